@@ -15,10 +15,10 @@ from django.urls import path, re_path
 
 http = get_asgi_application()
 
+from composer_web.core.proxies import behind_proxies  # noqa: E402
 from composer_web.env import env  # noqa: E402
 from composer_web.gateway.handler import PATH, AnswersHandler  # noqa: E402 (needs the app registry)
 from composer_web.live.consumer import HintConsumer  # noqa: E402
-from composer_web.ops.proxies import behind_proxies  # noqa: E402
 from composer_web.warm import warm  # noqa: E402
 
 warm()

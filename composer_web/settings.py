@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from csp.constants import NONE, SELF
 
 from composer_web.env import REPOSITORY, database_settings, env
-from composer_web.ops.staticversion import VERSIONED, static_version
+from composer_web.ui.staticversion import VERSIONED, static_version
 
 ENV = env()
 
@@ -42,8 +42,10 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_tables2",
     "ninja",
-    "composer_web.ops",
+    "composer_web.core",
     "composer_web.accounts",
+    "composer_web.ui",
+    "composer_web.quotas",
     "composer_web.repositories",
     "composer_web.tasks",
     "composer_web.policies",
@@ -55,12 +57,13 @@ INSTALLED_APPS = [
     "composer_web.alerts",
     "composer_web.gateway",
     "composer_web.live",
+    "composer_web.system",
 ]
 
 MIDDLEWARE = [
-    "composer_web.ops.prometheus.timing",
+    "composer_web.system.prometheus.timing",
     "django.middleware.security.SecurityMiddleware",
-    "composer_web.ops.staticfiles.StaticFilesMiddleware",
+    "composer_web.ui.staticfiles.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -68,7 +71,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "composer_web.accounts.audit_middleware.middleware",
     "composer_web.accounts.access.middleware",
-    "composer_web.accounts.signing_in.second_factor",
+    "composer_web.accounts.mfa_middleware.second_factor",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -118,10 +121,10 @@ ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key", "
 MFA_ADAPTER = "composer_web.accounts.adapters.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_FORMS = {
-    "add_webauthn": "composer_web.accounts.key_forms.AddKeyForm",
-    "edit_webauthn": "composer_web.accounts.key_forms.RenameKeyForm",
-    "authenticate_webauthn": "composer_web.accounts.key_forms.UseKeyForm",
-    "reauthenticate_webauthn": "composer_web.accounts.key_forms.ConfirmByKeyForm",
+    "add_webauthn": "composer_web.accounts.webauthn_forms.AddKeyForm",
+    "edit_webauthn": "composer_web.accounts.webauthn_forms.RenameKeyForm",
+    "authenticate_webauthn": "composer_web.accounts.webauthn_forms.UseKeyForm",
+    "reauthenticate_webauthn": "composer_web.accounts.webauthn_forms.ConfirmByKeyForm",
 }
 MFA_TOTP_TOLERANCE = 0  # a used code is remembered for one period: with more it would be good again afterwards
 MFA_ALLOW_UNVERIFIED_EMAIL = True
@@ -192,7 +195,7 @@ STATICFILES_DIRS = [path for path in (BASE_DIR / "static",) if path.is_dir()]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "composer_web.ops.staticfiles.PlotlyFinder",
+    "composer_web.ui.staticfiles.PlotlyFinder",
 ]
 STATIC_ROOT = ENV.data / "static"
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)
@@ -206,7 +209,7 @@ CHANNEL_LAYERS = {
 }
 
 DJANGO_TABLES2_TEMPLATE = "partials/table.html"
-FORM_RENDERER = "composer_web.ops.widgets.Renderer"
+FORM_RENDERER = "composer_web.ui.widgets.Renderer"
 
 LOGGING = {
     "version": 1,

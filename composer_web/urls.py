@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import include, path
 
 from composer_web.api import views
-from composer_web.api.root import api
+from composer_web.api_root import api
 
 handler404 = "composer_web.api.views.not_found"
 
@@ -24,5 +24,5 @@ urlpatterns = [
     path("", include("composer_web.repositories.urls")),
     path("", include("composer_web.gateway.urls")),
     path("", include("composer_web.alerts.urls")),
-    path("", include("composer_web.ops.urls")),
+    path("", include("composer_web.system.urls")),
 ]

@@ -45,6 +45,17 @@ RETIRED: dict[str, str] = {
     r"tripped": "breaker_open (circuit breaker)",
     r"MOST_FAILURES|MOST_LAG|MOST_HINTS|LEAST_REMAINING|most_held_out": "MAX_…, MIN_…, max_…, min_…",
     r"trainer[./](?:asynchrony|parallel|replay)": "trainer/orchestrator, trainer/distributed, trainer/router_replay",
+    r"accounts[./](?:reach|owners|owned|signing_in|changes|key_forms)": "permissions, url_resources, scoping, "
+    "mfa_middleware, audit_triggers, webauthn_forms",
+    r"(?:ops|core)[./](?:shelves|sheets|cells|posted|sealed|outbound|presence)": "saved_views, table_writers, "
+    "table_rendering, form_parsing, encryption, safe_http, heartbeats",
+    r"runs[./](?:whereabouts|marks|device_room|text)(?:\.py)?": "paths, annotations, gpu_memory, config_io",
+    r"rollouts[./](?:closely_api|kept_models|narrowing|onlooking|weighing|judging|auditing|reading)": "trajectory_api, "
+    "export_models, turn_filters, live_turns, advantages, llm_judge, findings, trajectory_store",
+    r"gateway[./](?:beginning|standing|holding|outside|wire|answers|watching)(?:\.py)?": "pipeline, token_lookup, "
+    "export_links, proxy, openai_types, responses, canary",
+    r"evals[./](?:sides|standings)|policies[./](?:carrying|orders)|tasks[./]orders|review[./]applying": "behaviour_scores, "
+    "leaderboard, measurement_worker, measurement_jobs, generation_jobs, label_rules",
 }
 EXEMPT = (
     "scripts/words.py",

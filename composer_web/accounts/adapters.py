@@ -20,8 +20,8 @@ from django.shortcuts import render
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.people import follow_provider
 from composer_web.accounts.services import audit
+from composer_web.core.encryption import Unreadable, seal, unseal
 from composer_web.env import env
-from composer_web.ops.sealed import Unreadable, seal, unseal
 
 PURPOSE = b"second factors"
 MFA_LABEL = "OpenComposer"

@@ -13,7 +13,7 @@ from composer_web.accounts.models import ApiToken, Project
 from composer_web.accounts.schemas import CallerOut, NewToken, TokenIn, TokenOut
 from composer_web.api.auth import Session, caller, token_of
 from composer_web.api.schemas import ErrorOut
-from composer_web.ops.errors import NotFound
+from composer_web.core.errors import NotFound
 
 # Made and revoked by a logged-in person only: a stolen token cannot make itself a successor.
 PERSON = [Session("read")]

@@ -1,6 +1,8 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.core.management.color import no_style
+from django.db import connection
 from django.db.models.signals import post_migrate
 
 
@@ -11,7 +13,7 @@ class AccountsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from composer_web.accounts import signing_in  # noqa: F401 (listens to log-ins)
+        from composer_web.accounts import mfa_middleware  # noqa: F401 (listens to log-ins)
 
         post_migrate.connect(_default_project, sender=self)
 
@@ -21,4 +23,8 @@ def _default_project(**_: Any) -> None:
     from composer_web.accounts.models import DEFAULT_PROJECT, Project
 
     known = {"slug": "default", "name": "Default", "open": True, "library": True}
-    Project.objects.get_or_create(pk=DEFAULT_PROJECT, defaults=known)
+    _, created = Project.objects.get_or_create(pk=DEFAULT_PROJECT, defaults=known)
+    if created:  # by its number, which the sequence does not know: the next project would be given the same
+        with connection.cursor() as cursor:
+            for statement in connection.ops.sequence_reset_sql(no_style(), [Project]):
+                cursor.execute(statement)

@@ -12,7 +12,7 @@ from composer_web.accounts.models import ApiToken
 
 
 @dataclass(slots=True)
-class Origin:
+class AuditContext:
     """`entries` counts the audit entries of this request."""
 
     via: str = "system"
@@ -21,12 +21,12 @@ class Origin:
     entries: int = 0
 
 
-_now: ContextVar[Origin | None] = ContextVar("origin", default=None)
+_now: ContextVar[AuditContext | None] = ContextVar("origin", default=None)
 
 
-def current() -> Origin:
+def current() -> AuditContext:
     """Return the origin of the current request. Outside of a request, the origin is the product itself."""
-    return _now.get() or Origin()
+    return _now.get() or AuditContext()
 
 
 def used_token(token: ApiToken) -> None:
@@ -35,6 +35,6 @@ def used_token(token: ApiToken) -> None:
         origin.via, origin.credential = "token", f"{token.name} ({token.prefix}…)"
 
 
-def enter(origin: Origin | None) -> None:
+def enter(origin: AuditContext | None) -> None:
     """Set the origin of a new request; None at its end."""
     _now.set(origin)

@@ -10,7 +10,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
-from composer_web.accounts.audit_context import Origin, enter
+from composer_web.accounts.audit_context import AuditContext, enter
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 
@@ -23,13 +23,13 @@ LOOKS_ONLY = frozenset({"runs:check", "api-1:validate", "gateway:chat"})
 def middleware(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
     """Set the origin, and write an audit entry for a change that no service recorded."""
 
-    def begin(request: HttpRequest) -> Origin:
+    def begin(request: HttpRequest) -> AuditContext:
         via = "api" if request.path.startswith("/api/") else "page"
-        origin = Origin(via=via, address=_address(request.META.get("REMOTE_ADDR", "")))
+        origin = AuditContext(via=via, address=_address(request.META.get("REMOTE_ADDR", "")))
         enter(origin)
         return origin
 
-    def untold(request: HttpRequest, answer: HttpResponse, origin: Origin) -> bool:
+    def untold(request: HttpRequest, answer: HttpResponse, origin: AuditContext) -> bool:
         return request.method not in SAFE and answer.status_code < 400 and not origin.entries
 
     def handle(request: HttpRequest) -> HttpResponse:

@@ -12,10 +12,10 @@ from django_tables2 import RequestConfig
 
 from composer_web.accounts.filters import AuditFilter, entries
 from composer_web.accounts.tables import AuditTable
-from composer_web.ops.filters import WrongFilter, strict
-from composer_web.ops.pages import PageRequest, page, show
-from composer_web.ops.sheets import cell
-from composer_web.ops.streaming import spooled, streamed
+from composer_web.ui.filters import WrongFilter, strict
+from composer_web.ui.pages import PageRequest, page, show
+from composer_web.ui.streaming import spooled, streamed
+from composer_web.ui.table_writers import cell
 
 PER_PAGE = 50
 COLUMNS = ("id", "at", "actor_name", "via", "credential", "address", "action", "target", "detail", "changes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from allauth.account.auth_backends import AuthenticationBackend
 
 from composer_web.accounts.models import User
-from composer_web.accounts.reach import with_places
+from composer_web.accounts.permissions import with_places
 
 
 class Backend(AuthenticationBackend):

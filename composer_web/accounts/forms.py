@@ -7,7 +7,7 @@ from django import forms
 from django.http import QueryDict
 
 from composer_web.accounts.models import Role, User
-from composer_web.accounts.reach import reach
+from composer_web.accounts.permissions import reach
 from composer_web.accounts.services import MAX_DAYS, SCOPES
 
 

@@ -27,7 +27,7 @@ class User(AbstractUser):
         default=0, db_default=0, help_text="Part of what sessions are signed with: one more ends all of them"
     )
     placed: list[dict[str, Any]] | None = None
-    """Every project with this user's membership in it, if the query included it (`reach.with_places`)."""
+    """Every project with this user's membership in it, if the query included it (`permissions.with_places`)."""
 
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
         salt = "django.contrib.auth.models.AbstractBaseUser.get_session_auth_hash"  # as ever, until sessions were ended

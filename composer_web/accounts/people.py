@@ -18,8 +18,8 @@ from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, Invitation, Membership, Project, Role, User
 from composer_web.accounts.services import audit, create_user, set_role
+from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.env import env
-from composer_web.ops.errors import Conflict, NotFound, UserError
 
 MOST_DAYS = 30
 MOST_OPEN = 500

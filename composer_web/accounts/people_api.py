@@ -13,7 +13,7 @@ from composer_web.accounts.models import Invitation, User
 from composer_web.accounts.people_views import link_of
 from composer_web.api.auth import caller, needs
 from composer_web.api.schemas import Body, ErrorOut
-from composer_web.ops.errors import NotFound, UserError
+from composer_web.core.errors import NotFound, UserError
 
 router = Router(auth=needs("admin"))
 REFUSED: dict[int, Any] = {404: ErrorOut, 409: ErrorOut, 422: ErrorOut}

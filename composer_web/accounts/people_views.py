@@ -13,9 +13,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from composer_web.accounts import people, projects
 from composer_web.accounts.models import Project, Role
+from composer_web.core.errors import NotFound, UserError
 from composer_web.env import env
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, act, page, show
 
 
 def link_of(request: HttpRequest, secret: str) -> str:

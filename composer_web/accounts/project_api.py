@@ -10,7 +10,7 @@ from ninja import Field, Router, Schema, Status
 
 from composer_web.accounts import projects
 from composer_web.accounts.models import Membership, Project, Role
-from composer_web.accounts.reach import reach
+from composer_web.accounts.permissions import reach
 from composer_web.api.auth import Forbidden, caller, needs
 from composer_web.api.schemas import Body, ErrorOut
 

@@ -14,9 +14,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.accounts import projects
 from composer_web.accounts.models import DEFAULT_PROJECT, Role
-from composer_web.accounts.reach import CHOSEN, reach
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.accounts.permissions import CHOSEN, reach
+from composer_web.core.errors import UserError
+from composer_web.ui.pages import PageRequest, act, page, show
 
 
 @require_safe

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from composer_web.accounts.models import DEFAULT_PROJECT, Membership, Project, Role, User
 from composer_web.accounts.services import audit
-from composer_web.ops.errors import Conflict, NotFound, UserError
+from composer_web.core.errors import Conflict, NotFound, UserError
 
 MOST = 200
 LONGEST_NAME = 80

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from composer_web.accounts.audit_context import current
 from composer_web.accounts.models import ApiToken, AuditEntry, Role, User
-from composer_web.accounts.reach import places_of, reach
-from composer_web.ops.errors import UserError
+from composer_web.accounts.permissions import places_of, reach
+from composer_web.core.errors import UserError
 
 SCOPES = {
     "metrics": Role.OPERATOR,  # only /metrics, for Prometheus

@@ -9,7 +9,7 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html
 
 from composer_web.accounts.models import AuditEntry
-from composer_web.ops.tables import STRONG, AgoColumn, Table
+from composer_web.ui.tables import STRONG, AgoColumn, Table
 
 PLACES = {
     "run": "/runs/{}/",

@@ -16,9 +16,9 @@ from redis.exceptions import RedisError
 
 from composer_web.accounts import services
 from composer_web.accounts.forms import TokenForm
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, act, page, show
 
 
 class Login(AllauthLoginView):

@@ -24,7 +24,7 @@ from composer_web.alerts.schemas import (
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 
 router = Router()
 

@@ -6,7 +6,7 @@ from django.db.models import Count, Q, QuerySet
 
 from composer_web.accounts.models import User
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
-from composer_web.ops.errors import NotFound
+from composer_web.core.errors import NotFound
 
 
 def alerts() -> QuerySet[Alert]:

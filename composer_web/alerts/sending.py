@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from composer_web.alerts import signing
 from composer_web.alerts.models import Delivery
-from composer_web.ops import outbound
-from composer_web.ops.outbox import enqueue
-from composer_web.ops.sealed import Unreadable, unseal
+from composer_web.core import safe_http
+from composer_web.core.encryption import Unreadable, unseal
+from composer_web.core.outbox import enqueue
 from sandbox.network.guard import Refused
 
 PURPOSE = b"webhook secrets"
@@ -96,10 +96,10 @@ def _webhook(row: Delivery) -> int:
         **signed,
     }
     try:
-        status = outbound.post(row.webhook.url, body, headers, guard=outbound.webhooks())
+        status = safe_http.post(row.webhook.url, body, headers, guard=safe_http.webhooks())
     except Refused as error:
         raise NotSent(str(error), final=True) from error
-    except outbound.Unreachable as error:
+    except safe_http.Unreachable as error:
         raise NotSent(str(error)) from error
     if 300 <= status < 400:
         raise NotSent(

@@ -14,16 +14,16 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from composer_web.accounts.models import Role, User
-from composer_web.accounts.reach import may_in, with_places
+from composer_web.accounts.permissions import may_in, with_places
 from composer_web.accounts.services import audit
 from composer_web.alerts import signing
 from composer_web.alerts.models import Alert, Delivery, Event, Kind, Notice, Rule, Webhook
 from composer_web.alerts.sending import PURPOSE, send, send_later
 from composer_web.alerts.telling import tell_of_alert
+from composer_web.core import safe_http
+from composer_web.core.encryption import seal
+from composer_web.core.errors import UserError
 from composer_web.live.hints import hint
-from composer_web.ops import outbound
-from composer_web.ops.errors import UserError
-from composer_web.ops.sealed import seal
 from composer_web.runs.models import Run
 from sandbox.network.guard import Refused
 
@@ -122,8 +122,8 @@ def _named(name: str, others: QuerySet[Webhook]) -> None:
 
 def _reachable(url: str) -> None:
     try:
-        outbound.check(url, outbound.webhooks())
-    except (Refused, outbound.Unreachable) as error:
+        safe_http.check(url, safe_http.webhooks())
+    except (Refused, safe_http.Unreachable) as error:
         raise UserError("url", str(error)) from error
 
 

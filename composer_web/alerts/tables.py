@@ -8,8 +8,8 @@ from django.utils.html import format_html
 
 from composer_web.accounts.tables import PLACES
 from composer_web.alerts.models import Alert, Delivery
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
-from composer_web.ops.templatetags import ui
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ui.templatetags import ui
 
 
 class AlertTable(Table):

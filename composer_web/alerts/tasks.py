@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from composer_web.alerts import sending, watching
-from composer_web.ops.work import task
+from composer_web.core.work import task
 
 
 @task("alerts.look", queue="control", seconds=120)

@@ -18,9 +18,9 @@ from composer_web.alerts.filters import AlertFilter
 from composer_web.alerts.forms import AddressForm, RuleForm, WebhookForm
 from composer_web.alerts.models import Event, Notice, Rule, Webhook
 from composer_web.alerts.tables import AlertTable, DeliveryTable
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.filters import strict
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.core.errors import NotFound, UserError
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
 

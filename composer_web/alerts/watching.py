@@ -14,8 +14,8 @@ from django.utils import timezone
 from composer_web.alerts import services
 from composer_web.alerts.models import Alert, Comparison, Delivery, Kind, Rule, Severity
 from composer_web.alerts.sending import send_later
-from composer_web.ops.models import WorkerHeartbeat
-from composer_web.ops.presence import SILENT_SECONDS
+from composer_web.core.heartbeats import SILENT_SECONDS
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.policies.models import Promotion
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.models import Metric, MetricKey, Run

@@ -12,7 +12,7 @@ from ninja.security.apikey import APIKeyCookie
 from composer_web.accounts.access import begin
 from composer_web.accounts.audit_context import used_token
 from composer_web.accounts.models import ApiToken, User
-from composer_web.accounts.reach import enter
+from composer_web.accounts.permissions import enter
 from composer_web.accounts.services import SCOPES, allows, authenticate_token, ceiling_of
 
 

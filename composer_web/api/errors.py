@@ -13,8 +13,8 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from composer_web.api.auth import Forbidden
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError, taken
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError, taken
 
 log = logging.getLogger(__name__)
 

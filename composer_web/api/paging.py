@@ -8,7 +8,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django_filters import FilterSet
 
-from composer_web.ops.filters import strict
+from composer_web.ui.filters import strict
 
 MAX_PAGE = 200
 M = TypeVar("M", bound=Model)

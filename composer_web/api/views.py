@@ -12,7 +12,7 @@ from django.utils.decorators import sync_and_async_middleware
 from django.views.decorators.http import require_safe
 from django.views.defaults import page_not_found
 
-from composer_web.ops.pages import PageRequest, page, show
+from composer_web.ui.pages import PageRequest, page, show
 
 
 @require_safe

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from composer_web.core.errors import UserError
 from composer_web.datasets import guards, selectors
 from composer_web.env import env
-from composer_web.ops.errors import UserError
 from trainer.config import MidtrainConfig, SFTConfig
 from trainer.midtrain.corpus.clean import Guard
 from trainer.midtrain.corpus.readers import SourceUnreadable

@@ -8,12 +8,12 @@ import json
 from django.db.models import QuerySet
 from django.http import QueryDict
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.filters import WrongFilter, strict
+from composer_web.core.errors import UserError
 from composer_web.rollouts import selectors
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import Suite
+from composer_web.ui.filters import WrongFilter, strict
 from trainer.sft.conversations.conversation import SourceFacts
 
 SOURCE = "rollouts"

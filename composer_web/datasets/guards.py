@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.tasks.models import Suite, SuiteMembership, TaskVersion
 from sandbox.tasks.spec import TaskSpec
 from trainer.midtrain.corpus.clean import Guard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.owned import Owned
+from composer_web.accounts.scoping import Owned
 
 
 class DatasetState(models.TextChoices):

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from composer_web.core.artifacts import ArtifactError
 from composer_web.datasets.choosing import SOURCE
-from composer_web.ops.artifacts import ArtifactError
 from composer_web.policies.models import Policy
 from composer_web.policies.services import real_path
 from composer_web.rollouts import selectors

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 
+from composer_web.core.errors import NotFound, UserError
 from composer_web.datasets.models import Dataset
 from composer_web.datasets.services import incoming
 from composer_web.env import env
-from composer_web.ops.errors import NotFound, UserError
 from trainer.sft.conversations.readers import SUFFIXES
 from trainer.sft.conversations.store import Provenance
 

@@ -16,14 +16,14 @@ from django.utils import timezone
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.services import audit
+from composer_web.core import leases
+from composer_web.core.errors import Conflict, UserError
+from composer_web.core.outbox import enqueue
 from composer_web.datasets import choosing, guards
 from composer_web.datasets.models import OPEN, Dataset
 from composer_web.datasets.schemas import NAME, Wanted
 from composer_web.env import env
 from composer_web.live.hints import hint
-from composer_web.ops import leases
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.outbox import enqueue
 from composer_web.runs.models import Run
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.sft.conversations.conversation import Conversation, SourceFacts, Unfit

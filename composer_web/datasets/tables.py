@@ -5,8 +5,8 @@ from __future__ import annotations
 import django_tables2 as tables
 
 from composer_web.datasets.models import Dataset
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
-from composer_web.ops.templatetags import ui
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ui.templatetags import ui
 
 
 class DatasetTable(Table):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from composer_web.core.work import task
 from composer_web.datasets import services
-from composer_web.ops.work import task
 
 log = logging.getLogger(__name__)
 

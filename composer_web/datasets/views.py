@@ -11,13 +11,13 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 from pydantic import ValidationError
 
+from composer_web.core.errors import UserError
 from composer_web.datasets import guards, selectors, services
 from composer_web.datasets.schemas import Wanted
 from composer_web.datasets.tables import DatasetTable
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.tasks import selectors as tasks
+from composer_web.ui.pages import PageRequest, act, page, show
 from trainer.sft.conversations.store import Provenance
 
 PER_PAGE = 50

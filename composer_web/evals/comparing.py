@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import comb
 from statistics import fmean
 
+from composer_web.core.errors import UserError
 from composer_web.evals.models import Evaluation
-from composer_web.ops.errors import UserError
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import Task, TaskVersion
 from trainer.rl.evaluate import mean_interval

@@ -7,12 +7,12 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import ROW_ID, whole
 from composer_web.evals import comparing, selectors, services
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.numbers import ROW_ID, whole
-from composer_web.ops.pages import Figure, PageRequest, act, page, show
-from composer_web.ops.templatetags import ui
 from composer_web.tasks.selectors import get_task
+from composer_web.ui.pages import Figure, PageRequest, act, page, show
+from composer_web.ui.templatetags import ui
 
 MOST_ROWS = 500
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from composer_web.evals import selectors, standings
+from composer_web.evals import leaderboard, selectors
 from composer_web.evals.filters import EvaluationFilter, LeaderboardFilter
 from composer_web.evals.models import Release
-from composer_web.ops.sheets import Column, Columns, Row
 from composer_web.rollouts.exported import Table
+from composer_web.ui.table_writers import Column, Columns, Row
 
 EVALUATIONS = Table(
     noun="Evaluations",
@@ -53,10 +53,10 @@ def _ranked(evaluations: QuerySet[Any], columns: Columns, size: int, _: int | No
     """One leaderboard per page, in the order of its web page."""
     ranked = Release.objects.filter(pk__in=evaluations.values("release")).order_by("benchmark", "number")
     for release in ranked:
-        yield [_standing(release, row) for row in standings.leaderboard(release)]
+        yield [_standing(release, row) for row in leaderboard.leaderboard(release)]
 
 
-def _standing(release: Release, row: standings.Row) -> Row:
+def _standing(release: Release, row: leaderboard.Row) -> Row:
     return {
         "benchmark": release.benchmark,
         "release": release.number,
@@ -83,7 +83,7 @@ def _standing(release: Release, row: standings.Row) -> Row:
 LEADERBOARD = Table(
     noun="Leaderboards",
     filter=LeaderboardFilter,
-    rows=standings.ranked,
+    rows=leaderboard.ranked,
     page="evals:releases",
     linked=False,
     pages=_ranked,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import django_filters as filters
 
+from composer_web.core.numbers import COUNT
 from composer_web.evals.models import Evaluation, EvaluationState, Phase
-from composer_web.ops.numbers import COUNT
 
 
 class EvaluationFilter(filters.FilterSet):

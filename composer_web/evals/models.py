@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.owned import Material, Owned
-from composer_web.ops.history import Transition, legal_pairs, pairs
+from composer_web.accounts.scoping import Material, Owned
+from composer_web.core.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite, TaskVersion
@@ -123,7 +123,7 @@ class Evaluation(Owned):
         related_name="graded",
         help_text="The endpoint that grades its side evaluations by rubric",
     )
-    sides = models.JSONField(default=dict, help_text="Aspect → composer_web.evals.sides.Side")
+    sides = models.JSONField(default=dict, help_text="Aspect → composer_web.evals.behaviour_scores.Side")
     state = models.CharField(max_length=16, choices=EvaluationState, default=EvaluationState.PENDING)
     results = models.JSONField(default=dict, help_text="pass1, pass1_low, pass1_high, best, best_of, verdicts, seconds")
     failure = models.TextField(blank=True)

@@ -10,7 +10,7 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.evals import releases, selectors, standings
+from composer_web.evals import leaderboard, releases, selectors
 from composer_web.evals.schemas import BoardOut, EvaluationOut, ReleaseIn, ReleaseOut, ReleaseRunIn
 from composer_web.tasks.selectors import get_suite
 
@@ -19,7 +19,7 @@ router = Router()
 
 @router.get("", response=Page[ReleaseOut], summary="List benchmark releases")
 def list_releases(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
-    return page(standings.releases(), limit=limit, before=before)
+    return page(leaderboard.releases(), limit=limit, before=before)
 
 
 @router.post(
@@ -37,17 +37,17 @@ def publish(request: HttpRequest, payload: ReleaseIn) -> Any:
         notes=payload.notes,
         actor=caller(request),
     )
-    return Status(201, standings.get_release(made.benchmark, made.number))
+    return Status(201, leaderboard.get_release(made.benchmark, made.number))
 
 
 @router.get("/{benchmark}/{number}", response={200: ReleaseOut, 404: ErrorOut}, summary="One release")
 def get_release(request: HttpRequest, benchmark: str, number: int) -> Any:
-    return standings.get_release(benchmark, number)
+    return leaderboard.get_release(benchmark, number)
 
 
 @router.get("/{benchmark}/{number}/standings", response={200: BoardOut, 404: ErrorOut}, summary="Leaderboard and flags")
 def get_standings(request: HttpRequest, benchmark: str, number: int) -> Any:
-    return standings.board(standings.get_release(benchmark, number))
+    return leaderboard.board(leaderboard.get_release(benchmark, number))
 
 
 @router.post(
@@ -58,7 +58,7 @@ def get_standings(request: HttpRequest, benchmark: str, number: int) -> Any:
 )
 def evaluate(request: HttpRequest, benchmark: str, number: int, payload: ReleaseRunIn) -> Any:
     evaluation = releases.run(
-        release=standings.get_release(benchmark, number),
+        release=leaderboard.get_release(benchmark, number),
         reference=payload.policy,
         samples=payload.samples,
         temperature=payload.temperature,
@@ -82,6 +82,6 @@ def evaluate(request: HttpRequest, benchmark: str, number: int, payload: Release
     summary="Compare with the training suites again",
 )
 def check(request: HttpRequest, benchmark: str, number: int) -> Any:
-    release = standings.get_release(benchmark, number)
+    release = leaderboard.get_release(benchmark, number)
     releases.request_check(release=release, actor=caller(request))
     return Status(202, release)

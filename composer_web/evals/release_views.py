@@ -12,17 +12,17 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.evals import releases, standings
+from composer_web.core.errors import UserError
+from composer_web.evals import leaderboard, releases
+from composer_web.evals.behaviour_scores import TITLES
 from composer_web.evals.models import Release
-from composer_web.evals.sides import TITLES
 from composer_web.evals.statistics import PUBLIC, Statistics
 from composer_web.evals.tables import ReleaseTable
-from composer_web.ops import posted
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import Figure, PageRequest, act, may_use, page, show
-from composer_web.ops.templatetags import ui
 from composer_web.policies import selectors as policies
 from composer_web.tasks import selectors as tasks
+from composer_web.ui import form_parsing
+from composer_web.ui.pages import Figure, PageRequest, act, may_use, page, show
+from composer_web.ui.templatetags import ui
 
 PER_PAGE = 50
 
@@ -30,7 +30,7 @@ PER_PAGE = 50
 @require_safe
 @page()
 def release_list(request: PageRequest) -> HttpResponse:
-    table = ReleaseTable(standings.releases())
+    table = ReleaseTable(leaderboard.releases())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/releases.html"
     suites = list(tasks.suites()) if request.user.may("operator") else []
@@ -60,15 +60,15 @@ def release_publish(request: PageRequest) -> HttpResponse:
 @require_safe
 @page()
 def release_detail(request: PageRequest, benchmark: str, number: int) -> HttpResponse:
-    release = standings.get_release(benchmark, number)
-    rows = standings.leaderboard(release)
-    members = standings.tasks(release)
+    release = leaderboard.get_release(benchmark, number)
+    rows = leaderboard.leaderboard(release)
+    members = leaderboard.tasks(release)
     context: dict[str, Any] = {
         "release": release,
         "rows": rows,
         "own_rows": urlencode({"benchmark": release.benchmark, "release": release.number}),
         "plots": [_plot("tokens", rows), _plot("cost", rows)],
-        "carried": standings.carried(release),
+        "carried": leaderboard.carried(release),
         "members": members,
         "flagged": [task for task in members if task.flag],
         "open": release.evaluations.filter(state__in=["pending", "running"]).select_related("policy"),
@@ -88,19 +88,19 @@ def release_detail(request: PageRequest, benchmark: str, number: int) -> HttpRes
 @require_POST
 @page("operator")
 def release_run(request: PageRequest, benchmark: str, number: int) -> HttpResponse:
-    release = standings.get_release(benchmark, number)
+    release = leaderboard.get_release(benchmark, number)
     return act(
         request,
         lambda: releases.run(
             release=release,
             reference=request.POST.get("policy", ""),
-            samples=posted.whole(request, "samples", 4),
-            temperature=posted.number(request, "temperature", 0.8),
+            samples=form_parsing.whole(request, "samples", 4),
+            temperature=form_parsing.number(request, "temperature", 0.8),
             effort=request.POST.get("effort", ""),
-            price_input=posted.optional_number(request, "price_input"),
-            price_output=posted.optional_number(request, "price_output"),
-            turns=posted.optional_whole(request, "turns"),
-            context_tokens=posted.optional_whole(request, "context_tokens"),
+            price_input=form_parsing.optional_number(request, "price_input"),
+            price_output=form_parsing.optional_number(request, "price_output"),
+            turns=form_parsing.optional_whole(request, "turns"),
+            context_tokens=form_parsing.optional_whole(request, "context_tokens"),
             interrupt="interrupt" in request.POST,
             grader=request.POST.get("grader", ""),
             actor=request.user,
@@ -115,7 +115,7 @@ def release_run(request: PageRequest, benchmark: str, number: int) -> HttpRespon
 @require_POST
 @page("operator")
 def release_check(request: PageRequest, benchmark: str, number: int) -> HttpResponse:
-    release = standings.get_release(benchmark, number)
+    release = leaderboard.get_release(benchmark, number)
     return act(
         request,
         lambda: releases.request_check(release=release, actor=request.user),
@@ -126,12 +126,12 @@ def release_check(request: PageRequest, benchmark: str, number: int) -> HttpResp
     )
 
 
-def _aspects(rows: list[standings.Row]) -> list[tuple[str, str]]:
+def _aspects(rows: list[leaderboard.Row]) -> list[tuple[str, str]]:
     """Behaviour score columns with a value in any row, as (aspect, title)."""
     return [(aspect, title) for aspect, title in TITLES.items() if any(aspect in row.sides for row in rows)]
 
 
-def _figures(release: Release, members: list[standings.Standing]) -> list[Figure]:
+def _figures(release: Release, members: list[leaderboard.TaskResult]) -> list[Figure]:
     statistics = Statistics.model_validate(release.statistics)
     took_over = sum(task.member.carried for task in members)
     flags = [task.flag for task in members]
@@ -154,7 +154,7 @@ def _figures(release: Release, members: list[standings.Standing]) -> list[Figure
     ]
 
 
-def _plot(resource: str, rows: list[standings.Row]) -> dict[str, Any]:
+def _plot(resource: str, rows: list[leaderboard.Row]) -> dict[str, Any]:
     """Data for `js/pareto.js`: score over tokens or cost."""
     points = [
         {

@@ -10,13 +10,13 @@ from django.db.models import CharField, F, Func, QuerySet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
-from composer_web.evals import standings
+from composer_web.core.errors import UserError
+from composer_web.core.outbox import enqueue
+from composer_web.evals import leaderboard
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
 from composer_web.evals.services import create_evaluation, grading_policy, limits, subject
 from composer_web.evals.statistics import measure, summarize
 from composer_web.live.hints import hint
-from composer_web.ops.errors import UserError
-from composer_web.ops.outbox import enqueue
 from composer_web.policies import endpoints
 from composer_web.tasks.models import Suite, TaskVersion
 from trainer.rollouts.interruption import Interruption
@@ -102,7 +102,7 @@ def _who_is_missing(suite: Suite, missing: Sequence[str], of: int) -> str:
 
 
 def _kept(previous: Release) -> Sequence[TaskVersion]:
-    flagged = {task.task_version_id for task in standings.tasks(previous) if task.flag}
+    flagged = {task.task_version_id for task in leaderboard.tasks(previous) if task.flag}
     found: QuerySet[TaskVersion] = previous.versions.order_by("release_members__position").distinct()
     return [version for version in found if version.pk not in flagged]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 
+from composer_web.core.errors import NotFound
 from composer_web.evals.models import Evaluation, SideScore
-from composer_web.ops.errors import NotFound
 from composer_web.runs.models import Run
 
 GROUPS_DONE = ("accepted", "consumed", "dropped")

@@ -9,14 +9,14 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
+from composer_web.core.errors import UserError
 from composer_web.evals import selectors, services
-from composer_web.ops import posted
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import get_policy, on_disk
 from composer_web.tasks.models import Suite
 from composer_web.tasks.selectors import get_suite
+from composer_web.ui import form_parsing
+from composer_web.ui.pages import PageRequest, act, page
 
 TASKS, SAMPLES, TEMPERATURE, SEED = 48, 8, 0.8, 0
 DEFAULTS = {"tasks": TASKS, "samples": SAMPLES, "temperature": TEMPERATURE, "seed": SEED}
@@ -42,10 +42,10 @@ def evaluation_start(request: PageRequest, name: str) -> HttpResponse:
         made = services.evaluate(
             reference=policy.name if policy.is_endpoint else f"{policy.name}@{request.POST.get('version', '').strip()}",
             suite=get_suite(request.POST.get("suite", "").strip()),
-            tasks=posted.whole(request, "tasks", TASKS),
-            samples=posted.whole(request, "samples", SAMPLES),
-            temperature=posted.number(request, "temperature", TEMPERATURE),
-            seed=posted.whole(request, "seed", SEED),
+            tasks=form_parsing.whole(request, "tasks", TASKS),
+            samples=form_parsing.whole(request, "samples", SAMPLES),
+            temperature=form_parsing.number(request, "temperature", TEMPERATURE),
+            seed=form_parsing.whole(request, "seed", SEED),
             actor=request.user,
         )
     except UserError as error:

@@ -7,8 +7,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from composer_web.evals.models import Evaluation, Release
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
-from composer_web.ops.templatetags import ui
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ui.templatetags import ui
 
 NUM = {"td": {"class": "num"}}
 

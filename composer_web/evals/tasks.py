@@ -9,12 +9,12 @@ from django.db import transaction
 from django.db.models import Count
 from django.utils import timezone
 
-from composer_web.evals import services, sides
+from composer_web.core.outbox import enqueue, enqueue_many
+from composer_web.core.work import task
+from composer_web.evals import behaviour_scores, services
 from composer_web.evals.contamination import check
 from composer_web.evals.models import Evaluation, Release
 from composer_web.evals.scoring import Spent, resources, score
-from composer_web.ops.outbox import enqueue, enqueue_many
-from composer_web.ops.work import task
 from composer_web.rollouts.models import GROUP_OPEN, Group, Rollout
 from composer_web.rollouts.services import dispatch_evaluation
 from composer_web.tasks.selectors import first_versions
@@ -96,7 +96,7 @@ def grade(*, evaluation_id: int, **_: Any) -> None:
 def grade_group(*, group_id: int, **_: Any) -> None:
     """Idempotent. Failed grades are logged and count as missing."""
     group = Group.objects.select_related("task_version", "evaluation__grader__endpoint").get(pk=group_id)
-    log.info("group %d: %d rollouts have side scores", group_id, sides.grade_group(group))
+    log.info("group %d: %d rollouts have side scores", group_id, behaviour_scores.grade_group(group))
 
 
 @task("evals.check_contamination", queue="maintenance", lease="contamination:{release_id}", long=True)

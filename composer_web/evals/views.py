@@ -8,15 +8,15 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.evals import selectors, sides
+from composer_web.evals import behaviour_scores, selectors
 from composer_web.evals.filters import EvaluationFilter
 from composer_web.evals.models import Evaluation
 from composer_web.evals.tables import EvaluationTable
-from composer_web.ops.filters import strict
-from composer_web.ops.pages import Figure, PageRequest, page, show
-from composer_web.ops.templatetags import ui
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import Figure, PageRequest, page, show
+from composer_web.ui.templatetags import ui
 
 PER_PAGE = 50
 
@@ -43,9 +43,11 @@ def evaluation_detail(request: PageRequest, pk: int) -> HttpResponse:
         "evaluation": evaluation,
         "siblings": siblings,
         "figures": _figures(evaluation),
-        "sides": [(sides.TITLES.get(aspect, aspect), side) for aspect, side in sorted(evaluation.sides.items())],
+        "sides": [
+            (behaviour_scores.TITLES.get(aspect, aspect), side) for aspect, side in sorted(evaluation.sides.items())
+        ],
         "weak": selectors.weak_sides(evaluation),
-        "titles": sides.TITLES,
+        "titles": behaviour_scores.TITLES,
         "others": selectors.comparable(evaluation),
         "graders": policies.endpoints() if request.user.may("operator") else [],
         "groups": rollouts.groups().filter(evaluation=evaluation).prefetch_related("rollouts").order_by("prompt_index"),

@@ -13,12 +13,12 @@ import redis
 
 from composer_web.accounts.models import ApiToken, User
 from composer_web.env import env
-from composer_web.gateway import standing
+from composer_web.gateway import token_lookup
 from composer_web.gateway.configuration import Settings
 from composer_web.gateway.errors import BadRequest, GatewayError, NotAllowed, RateLimited, Unauthenticated, Unavailable
+from composer_web.gateway.openai_types import ChatRequest
 from composer_web.gateway.routing import Target, at_once, choose
-from composer_web.gateway.standing import Standing
-from composer_web.gateway.wire import ChatRequest
+from composer_web.gateway.token_lookup import TokenStatus
 from composer_web.policies.promotion import CHANNEL
 
 SCOPE = "gateway"
@@ -62,11 +62,11 @@ def wishes(request: ChatRequest, headers: Mapping[str, str]) -> Wishes:
     return Wishes(session[:120], record.lower() in YES, request.user or given.get("user_id") or "")
 
 
-def authenticate(authorization: str) -> Standing:
+def authenticate(authorization: str) -> TokenStatus:
     """Raises Unauthenticated, NotAllowed. The token must have the gateway scope itself; wider scopes do not include
     it."""
     secret = _secret(authorization)
-    found = standing.read(secret) if secret else None
+    found = token_lookup.read(secret) if secret else None
     if found is None:
         raise Unauthenticated("send `Authorization: Bearer <token>` with a living token of scope `gateway`")
     if SCOPE not in found.token.scopes:
@@ -80,7 +80,7 @@ def admit(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted:
     try:
         limit(found.token.pk, found.settings.requests_per_minute)
     except GatewayError:
-        standing.forget(_secret(authorization))  # who asks too often has nothing begun
+        token_lookup.forget(_secret(authorization))  # who asks too often has nothing begun
         raise
     key = affinity(request, found, asked)
     target = choose(request.model, key=key, settings=found.settings, serving=found.serving)
@@ -90,7 +90,7 @@ def admit(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted:
 def foreseen(request: ChatRequest, authorization: str, asked: Wishes) -> Admitted | None:
     """Predicted result of `admit`, based on the last request with this token. Makes no query and grants nothing:
     results of work started with it must not be sent before `admit` has returned the same."""
-    found = standing.last(_secret(authorization))
+    found = token_lookup.last(_secret(authorization))
     if found is None or found.serving is None or SCOPE not in found.token.scopes or request.model != CHANNEL:
         return None
     target = at_once(found.serving, affinity(request, found, asked))
@@ -102,7 +102,7 @@ def _secret(authorization: str) -> str:
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
-def affinity(request: ChatRequest, caller: Caller | Standing, asked: Wishes) -> str:
+def affinity(request: ChatRequest, caller: Caller | TokenStatus, asked: Wishes) -> str:
     """Session key: the session's name, else its user, else the beginning of its conversation."""
     if asked.session or asked.user:
         return f"{caller.user.pk}:{asked.session or asked.user}"

@@ -13,6 +13,7 @@ from composer_web.accounts.models import Role, User
 from composer_web.api.auth import Forbidden, caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
+from composer_web.core.errors import NotFound
 from composer_web.gateway import configuration, exporting, promoting, recording, selectors, signals
 from composer_web.gateway.admission import authenticate
 from composer_web.gateway.configuration import Settings
@@ -28,7 +29,6 @@ from composer_web.gateway.schemas import (
     SignalsOut,
     UserIn,
 )
-from composer_web.ops.errors import NotFound
 from composer_web.review.schemas import DraftOut
 from composer_web.review.selectors import get_draft
 

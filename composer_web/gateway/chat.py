@@ -9,12 +9,12 @@ from dataclasses import replace
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from composer_web.gateway import admission, answers, beginning, outside, recording, routing, transcripts
-from composer_web.gateway.beginning import Started, Work, begin, read
+from composer_web.core.artifacts import ArtifactError
+from composer_web.gateway import admission, pipeline, proxy, recording, responses, routing, transcripts
 from composer_web.gateway.errors import BadRequest, GatewayError, Unavailable
 from composer_web.gateway.generating import NotDeployed, Shown, Written
+from composer_web.gateway.pipeline import Started, Work, begin, read
 from composer_web.gateway.threads import beside
-from composer_web.ops.artifacts import ArtifactError
 from sandbox.harness.types import ToolCall
 
 
@@ -26,7 +26,7 @@ async def chat_completions(request: HttpRequest) -> HttpResponseBase:
             raise BadRequest(f"this address takes POST, not {request.method}", code="method_not_allowed")
         work, started = await begin(read(request))
         if started is None:
-            return await outside.answer(work)
+            return await proxy.answer(work)
         return _streamed(work, started) if work.request.stream else await _whole(work, started)
     except GatewayError as error:
         return error.response()
@@ -98,7 +98,7 @@ async def _events(work: Work, started: Started) -> AsyncIterator[bytes]:
         said = _said(started, written, shown, calls)
         await _keep(work, started, written, said, error)
     except GatewayError as failure:
-        yield answers.event(failure.body())
+        yield responses.event(failure.body())
         return
     for part in _deltas(envelope, _rest(sent, shown)):
         yield part
@@ -107,7 +107,7 @@ async def _events(work: Work, started: Started) -> AsyncIterator[bytes]:
     yield envelope.chunk({}, said.finish)
     if work.request.stream_options is not None and work.request.stream_options.include_usage:
         yield envelope.usage(said.usage)
-    yield answers.DONE
+    yield responses.DONE
 
 
 async def _growing(started: Started) -> AsyncIterator[tuple[Shown, Written]]:
@@ -134,7 +134,7 @@ def _joined(sent: Shown, delta: Shown) -> Shown:
     return Shown(sent.reasoning + delta.reasoning, sent.text + delta.text)
 
 
-def _deltas(envelope: answers.Envelope, delta: Shown) -> list[bytes]:
+def _deltas(envelope: responses.Envelope, delta: Shown) -> list[bytes]:
     found = []
     if delta.reasoning:
         found.append(envelope.chunk({"reasoning_content": delta.reasoning}))
@@ -147,13 +147,13 @@ def _call_prefix(work: Work) -> str:
     return f"call_{work.envelope.id[-12:]}"
 
 
-def _said(started: Started, written: Written, shown: Shown, calls: tuple[ToolCall, ...]) -> answers.Said:
-    usage = answers.Usage(len(started.prompt.tokens), len(written.token_ids), written.reused)
+def _said(started: Started, written: Written, shown: Shown, calls: tuple[ToolCall, ...]) -> responses.Said:
+    usage = responses.Usage(len(started.prompt.tokens), len(written.token_ids), written.reused)
     finish = "tool_calls" if calls else written.finish
-    return answers.Said(shown.text, calls, finish, usage, shown.reasoning)
+    return responses.Said(shown.text, calls, finish, usage, shown.reasoning)
 
 
-async def _keep(work: Work, started: Started, written: Written, said: answers.Said, error: str | None) -> None:
+async def _keep(work: Work, started: Started, written: Written, said: responses.Said, error: str | None) -> None:
     """Remember the conversation, and record it if requested. Raises Unavailable."""
     answer = transcripts.answered(said.text, said.calls)
     done: transcripts.Known | None = None
@@ -185,4 +185,4 @@ async def _keep(work: Work, started: Started, written: Written, said: answers.Sa
     assert started.prompt.prefixes is not None, "a prompt of ours has the digests of its messages"
     key = started.prompt.prefixes.followed_by(answer)
     found = replace(done, tokens=tokens) if done else transcripts.Known(tokens)
-    beginning.known.remember(key, found, erasures=work.admitted.erasures)
+    pipeline.known.remember(key, found, erasures=work.admitted.erasures)

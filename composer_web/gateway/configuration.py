@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import UserError
 from composer_web.gateway.models import Channel
 from composer_web.live.hints import hint
-from composer_web.ops.errors import UserError
 from composer_web.policies.promotion import CHANNEL
 from trainer.realtime.guards import CanaryGuards
 from trainer.realtime.reading import EDIT_TOOLS

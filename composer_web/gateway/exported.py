@@ -9,13 +9,13 @@ from typing import Any
 from django.db.models import QuerySet
 
 from composer_web.accounts.models import Role
-from composer_web.gateway import exporting, holding, selectors
+from composer_web.core.artifacts import ArtifactError
+from composer_web.gateway import export_links, exporting, selectors
 from composer_web.gateway.configuration import settings_of
 from composer_web.gateway.filters import SessionFilter
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.sheets import Column, Columns, Row
 from composer_web.rollouts.exported import Table
 from composer_web.rollouts.exports import ExportFailed
+from composer_web.ui.table_writers import Column, Columns, Row
 
 AT_ONCE = 20
 """Sessions in memory at a time. Each row is a whole transcript."""
@@ -29,7 +29,7 @@ def _newest_first(rows: QuerySet[Any], columns: Columns, size: int, export: int 
         keys = list(page.order_by("-pk").values_list("pk", flat=True)[: min(size, AT_ONCE)])
         if not keys:
             return
-        found = selectors.whole(keys if export is None else holding.hold(export, keys))
+        found = selectors.whole(keys if export is None else export_links.hold(export, keys))
         try:
             yield [exporting.document(session, configured(session.channel)) for session in found]
         except ArtifactError as error:  # also of one that was deleted meanwhile: then the export is void already

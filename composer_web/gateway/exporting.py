@@ -11,7 +11,7 @@ from typing import Any
 from composer_web.gateway.configuration import Settings, settings_of
 from composer_web.gateway.models import Session
 from composer_web.gateway.selectors import ShownTurn, mean_reward, shown, signals_of
-from composer_web.ops.sheets import Row, line
+from composer_web.ui.table_writers import Row, line
 from sandbox.tasks.formats import atif
 from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
 

@@ -30,8 +30,8 @@ from django.urls import ResolverMatch, resolve
 
 from composer_web.accounts import access
 from composer_web.gateway.errors import GatewayError
-from composer_web.gateway.wire import MAX_BODY
-from composer_web.ops.prometheus import timing
+from composer_web.gateway.openai_types import MAX_BODY
+from composer_web.system.prometheus import timing
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.owned import Owned
+from composer_web.accounts.scoping import Owned
 from composer_web.policies.models import Policy
 from composer_web.review.models import Draft
 
@@ -137,7 +137,8 @@ class SignalRow(models.Model):
 
 
 class SessionExport(models.Model):
-    """An export whose file holds a session, or is about to. A session is deleted after these are void (gateway/holding.py)."""
+    """An export whose file holds a session, or is about to. A session is deleted after these are void
+    (gateway/export_links.py)."""
 
     session = models.ForeignKey(Session, on_delete=models.PROTECT, related_name="exports")
     export = models.ForeignKey("rollouts.Export", on_delete=models.CASCADE, related_name="+")

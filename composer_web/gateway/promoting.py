@@ -10,8 +10,8 @@ from __future__ import annotations
 from django.db import transaction
 
 from composer_web.accounts.models import User
+from composer_web.core.errors import UserError
 from composer_web.gateway.models import Session, SessionDraft
-from composer_web.ops.errors import UserError
 from composer_web.review import promoting as drafts
 from composer_web.review.models import Draft
 from composer_web.rollouts.models import Rollout

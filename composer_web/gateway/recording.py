@@ -14,19 +14,19 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from composer_web.accounts.models import DEFAULT_PROJECT, User
-from composer_web.accounts.reach import reach
+from composer_web.accounts.permissions import reach
 from composer_web.accounts.services import audit
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import UserError
 from composer_web.gateway.admission import Admitted, Wishes
 from composer_web.gateway.configuration import void_memories
+from composer_web.gateway.export_links import void
 from composer_web.gateway.generating import Written
-from composer_web.gateway.holding import void
 from composer_web.gateway.models import Session, SessionTurn
+from composer_web.gateway.openai_types import ChatRequest, Message
 from composer_web.gateway.redaction import Redactor, redactor
 from composer_web.gateway.transcripts import Known, Prompt, digest
-from composer_web.gateway.wire import ChatRequest, Message
 from composer_web.live.hints import hint
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import UserError
 from composer_web.policies.promotion import CHANNEL
 from sandbox.harness.types import ToolCall
 from trainer.realtime.reading import facts_of

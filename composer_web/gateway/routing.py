@@ -8,12 +8,12 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from composer_web.core import inference
+from composer_web.core.errors import UserError
 from composer_web.gateway.configuration import Settings
 from composer_web.gateway.errors import NothingPromoted, Unavailable, UnknownModel
-from composer_web.gateway.standing import Served, Serving
 from composer_web.gateway.threads import beside
-from composer_web.ops import inference
-from composer_web.ops.errors import UserError
+from composer_web.gateway.token_lookup import Served, Serving
 from composer_web.policies import promotion
 from composer_web.policies.models import Endpoint, Policy
 from composer_web.policies.selectors import resolve

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
+from composer_web.core.errors import NotFound
 from composer_web.gateway.configuration import Settings, settings_of
 from composer_web.gateway.models import Session, SessionTurn, SignalRow
 from composer_web.gateway.recording import turns_of
-from composer_web.ops.errors import NotFound
 from trainer.realtime.guards import InUse, Rates
 from trainer.realtime.reading import TurnFacts
 from trainer.realtime.sessions import RecordedTurn

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from composer_web.accounts.models import User
+from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.gateway.models import Session, SignalRow
 from composer_web.gateway.schemas import SignalIn
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, NotFound, UserError
 
 MOST_SIGNALS = 1000
 """Signals per session."""

@@ -6,8 +6,8 @@ import django_tables2 as tables
 from django.utils.html import format_html
 
 from composer_web.gateway.models import Session
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
-from composer_web.ops.templatetags import ui
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ui.templatetags import ui
 
 
 class SessionTable(Table):

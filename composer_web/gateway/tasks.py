@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from composer_web.ops.work import task
+from composer_web.core.work import task
 
 
 @task("gateway.expire", queue="maintenance", lease="gateway:expire")
@@ -18,6 +18,6 @@ def expire(**_: Any) -> None:
 @task("gateway.watch", queue="control", seconds=120)
 def watch(**_: Any) -> None:
     """End a canary whose rates violate a guard."""
-    from composer_web.gateway.watching import watch_canary
+    from composer_web.gateway.canary import watch_canary
 
     watch_canary()

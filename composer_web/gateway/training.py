@@ -9,12 +9,12 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.database import survives_restart
 from composer_web.gateway import selectors
 from composer_web.gateway.configuration import settings_of
 from composer_web.gateway.models import Session, SessionTurn, SessionUse
 from composer_web.gateway.recording import turns_of
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.database import survives_restart
 from composer_web.rollouts import batches
 from composer_web.runs.trainer_bridge import DatabaseSink, RunControl
 from trainer.config import RLConfig

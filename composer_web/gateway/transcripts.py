@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from composer_web.gateway.errors import BadRequest, ContextExceeded
-from composer_web.gateway.wire import ChatRequest, Message
+from composer_web.gateway.openai_types import ChatRequest, Message
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.stamps import TOKENIZER, Stamp, stamp
 

@@ -11,16 +11,16 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 from pydantic import BaseModel
 
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
 from composer_web.gateway import configuration, exporting, promoting, recording, selectors
 from composer_web.gateway.filters import SessionFilter
 from composer_web.gateway.tables import SessionTable
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
-from composer_web.ops.filters import strict
-from composer_web.ops.pages import PageRequest, act, page, show
 from composer_web.policies import promotion
 from composer_web.review.models import Draft
 from composer_web.tasks.models import Task
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
 MOST_SHOWN = 200

@@ -38,14 +38,14 @@ from django.db import DatabaseError
 from django.utils.crypto import constant_time_compare
 from redis.exceptions import RedisError
 
+from composer_web.accounts.mfa_middleware import lacks_factor
 from composer_web.accounts.models import User
-from composer_web.accounts.reach import may_follow, may_in, operates, reaches, with_places
-from composer_web.accounts.signing_in import lacks_factor
+from composer_web.accounts.permissions import may_follow, may_in, operates, reaches, with_places
+from composer_web.core.errors import NotFound
 from composer_web.live import counting
 from composer_web.live.hints import TOPIC
 from composer_web.live.hub import INTERVAL, hub
 from composer_web.live.messages import MAX_TOPICS, Budget, Misunderstood, read
-from composer_web.ops.errors import NotFound
 from composer_web.runs import feed as feeds
 from composer_web.runs import selectors
 from composer_web.runs.feed import Feed, Terms
@@ -264,7 +264,7 @@ def _may_operate(user: User, pk: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Permitted:
     """What a person may follow now, of what he follows."""
 
     lost: set[str]
@@ -273,7 +273,7 @@ class Found:
     """Watched runs: whether he may change them; None for those that he does not reach."""
 
 
-def _looked_again(user_pk: int, session: str | None, topics: set[str], runs: list[int]) -> Found | None:
+def _looked_again(user_pk: int, session: str | None, topics: set[str], runs: list[int]) -> Permitted | None:
     """None when the log-in is over, or lacks a second factor that is asked for. Two queries, and one for each thing where
     there are projects."""
     user = with_places(User.objects.filter(pk=user_pk, is_active=True)).first()
@@ -282,7 +282,7 @@ def _looked_again(user_pk: int, session: str | None, topics: set[str], runs: lis
     kept: SessionBase = import_module(settings.SESSION_ENGINE).SessionStore(session)
     if not _logged_in(user, kept) or lacks_factor(user, kept):
         return None
-    return Found(
+    return Permitted(
         {topic for topic in topics if not reaches(user, topic)}, {pk: operates(user, f"run:{pk}") for pk in runs}
     )
 

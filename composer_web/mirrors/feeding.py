@@ -20,7 +20,8 @@ from django.utils import timezone
 from pydantic import BaseModel
 
 from composer_web.env import env
-from composer_web.mirrors.base import KINDS, About, Kept, Mirror, MirrorError, Point
+from composer_web.env.addresses import MIRRORS
+from composer_web.mirrors.base import About, Kept, Mirror, MirrorError, Point
 from composer_web.runs.models import RUN_FINAL, Run, RunState
 
 SETTLED = timedelta(seconds=5)
@@ -122,7 +123,7 @@ class Feeder:
 
 def maker(kind: str) -> type:
     """Raises MirrorError for an unknown kind or a missing extra."""
-    if kind not in KINDS:
-        raise MirrorError(f"there is no mirror {kind!r}; there are {', '.join(KINDS)}")
-    found: type = getattr(importlib.import_module(f"composer_web.mirrors.{kind}"), KINDS[kind])
+    if kind not in MIRRORS:
+        raise MirrorError(f"there is no mirror {kind!r}; there are {', '.join(MIRRORS)}")
+    found: type = getattr(importlib.import_module(f"composer_web.mirrors.{kind}"), MIRRORS[kind])
     return found

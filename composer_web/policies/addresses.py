@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from composer_web.ops import outbound
-from composer_web.ops.errors import UserError
+from composer_web.core import safe_http
+from composer_web.core.errors import UserError
 from sandbox.network.guard import Refused
 
 
@@ -19,7 +19,7 @@ def check_url(url: str) -> str:
     if parts.query or parts.fragment:
         raise UserError("url", "the address ends with a path such as /v1; no query and no fragment")
     try:
-        outbound.check(url, outbound.endpoints())
-    except (Refused, outbound.Unreachable) as error:
+        safe_http.check(url, safe_http.endpoints())
+    except (Refused, safe_http.Unreachable) as error:
         raise UserError("url", str(error)) from error
     return url.strip().rstrip("/")

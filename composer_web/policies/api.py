@@ -10,7 +10,7 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.policies import measuring, orders, selectors
+from composer_web.policies import measuring, measurement_jobs, selectors
 from composer_web.policies.schemas import (
     MeasurementIn,
     MeasurementOrderOut,
@@ -53,4 +53,4 @@ def measure_policy(request: HttpRequest, name: str, payload: MeasurementIn) -> A
     """A worker does it: ask `/measurements/ID` until it is `done`. What is asked for twice at a time is measured once."""
     wanted = Wanted.model_validate(payload.model_dump(exclude={"version"}))
     policy = selectors.get_policy(name)
-    return Status(202, orders.ask(policy=policy, version=payload.version, wanted=wanted, actor=caller(request)))
+    return Status(202, measurement_jobs.ask(policy=policy, version=payload.version, wanted=wanted, actor=caller(request)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from composer_web.datasets.selectors import corpora
 from composer_web.env import env
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.repositories import places
 from composer_web.repositories.models import Environment, Repository, SourceKind
 from sandbox.install.sources import git

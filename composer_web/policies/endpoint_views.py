@@ -10,8 +10,8 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page
+from composer_web.core.errors import UserError
+from composer_web.ui.pages import PageRequest, act, page
 from composer_web.policies import endpoints, selectors
 
 TEXTS = ("url", "effort", "limit_field")

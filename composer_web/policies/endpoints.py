@@ -11,10 +11,10 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from composer_web.accounts.models import User
-from composer_web.accounts.owned import within
+from composer_web.accounts.scoping import within
 from composer_web.accounts.services import audit
-from composer_web.ops import outbound
-from composer_web.ops.errors import NotFound, UserError
+from composer_web.core import safe_http
+from composer_web.core.errors import NotFound, UserError
 from composer_web.policies.addresses import check_url
 from composer_web.policies.keys import decrypt, encrypt
 from composer_web.policies.models import Endpoint, Policy, PolicyKind
@@ -92,7 +92,7 @@ def asked(endpoint: Endpoint, *, effort: str = "") -> chat.Endpoint:
         limit_field=endpoint.limit_field,  # type: ignore[arg-type]
         temperature=endpoint.takes_temperature,
         parameters=endpoint.parameters,
-        guard=outbound.endpoints(),
+        guard=safe_http.endpoints(),
     )
 
 

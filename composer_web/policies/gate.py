@@ -13,7 +13,7 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.evals.models import Evaluation, Release
 from composer_web.live.hints import hint
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.policies.models import Gate, Policy, Promotion
 from composer_web.tasks.models import Suite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.policies.models import Policy
 from composer_web.policies.services import describe_architecture, import_base
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.sealed import Unreadable, seal, unseal
+from composer_web.core.errors import UserError
+from composer_web.core.encryption import Unreadable, seal, unseal
 
 PURPOSE = b"opencomposer endpoint key v1"
 

@@ -10,7 +10,7 @@ from ninja import Query, Router
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.policies import orders
+from composer_web.policies import measurement_jobs
 from composer_web.policies.schemas import MeasurementOrderOut
 
 router = Router()
@@ -23,13 +23,13 @@ def list_measurements(
     before: int | None = None,
     policy: str = Query("", description="Name of the policy"),
 ) -> Any:
-    rows = orders.orders()
+    rows = measurement_jobs.orders()
     return page(rows.filter(policy__name=policy) if policy else rows, limit=limit, before=before)
 
 
 @router.get("/{order_id}", response={200: MeasurementOrderOut, 404: ErrorOut}, summary="One that was asked for")
 def get_measurement(request: HttpRequest, order_id: int) -> Any:
-    return orders.get_order(order_id)
+    return measurement_jobs.get_order(order_id)
 
 
 @router.post(
@@ -39,4 +39,4 @@ def get_measurement(request: HttpRequest, order_id: int) -> Any:
     summary="Stop one",
 )
 def stop_measurement(request: HttpRequest, order_id: int) -> Any:
-    return orders.stop(order=orders.get_order(order_id), actor=caller(request))
+    return measurement_jobs.stop(order=measurement_jobs.get_order(order_id), actor=caller(request))

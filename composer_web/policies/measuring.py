@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from composer_web.accounts.owned import project_now
-from composer_web.ops.errors import UserError
+from composer_web.accounts.scoping import project_now
+from composer_web.core.errors import UserError
 from composer_web.policies.models import Measurement, Policy
 from composer_web.policies.selectors import resolve
 from trainer.model_selection.scores import Difference, Selection, compare

@@ -10,10 +10,10 @@ from django.views.decorators.http import require_safe, require_POST
 from pydantic import ValidationError
 
 from composer_web.evals.starting_views import form_of
-from composer_web.ops import posted
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
-from composer_web.policies import codebases, measuring, orders, selectors
+from composer_web.ui import form_parsing
+from composer_web.core.errors import UserError
+from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.policies import codebases, measuring, measurement_jobs, selectors
 from composer_web.policies.models import MeasurementOrder, Policy
 from composer_web.policies.schemas import Wanted
 from trainer.model_selection.codebase import ITEMS, MAX_BYTES, WINDOW
@@ -23,7 +23,7 @@ KIB = 1 << 10
 
 def context_of(policy: Policy) -> dict[str, Any]:
     """Context of the section on a policy's page."""
-    return {"measured": measuring.measured(policy), "orders": orders.of_page(policy)}
+    return {"measured": measuring.measured(policy), "orders": measurement_jobs.of_page(policy)}
 
 
 def asking_of(policy: Policy) -> dict[str, Any]:
@@ -50,8 +50,8 @@ def measure(request: PageRequest, name: str) -> HttpResponse:
     policy = selectors.get_policy(name)
     return act(
         request,
-        lambda: orders.ask(
-            policy=policy, version=posted.optional_whole(request, "version"), wanted=_wanted(request), actor=request.user
+        lambda: measurement_jobs.ask(
+            policy=policy, version=form_parsing.optional_whole(request, "version"), wanted=_wanted(request), actor=request.user
         ),
         done="The measurement is on its way; its figures come here.",
         to="policies:detail",
@@ -65,11 +65,11 @@ def _wanted(request: PageRequest) -> Wanted:
     try:
         return Wanted(
             codebase=given.get("codebase", "").strip(),
-            commits=posted.optional_whole(request, "commits"),
+            commits=form_parsing.optional_whole(request, "commits"),
             since=given.get("since", "").strip(),
-            window=posted.whole(request, "window", WINDOW),
-            most_bytes=posted.whole(request, "kib", MAX_BYTES // KIB) * KIB,
-            items=posted.whole(request, "items", ITEMS),
+            window=form_parsing.whole(request, "window", WINDOW),
+            most_bytes=form_parsing.whole(request, "kib", MAX_BYTES // KIB) * KIB,
+            items=form_parsing.whole(request, "items", ITEMS),
         )
     except ValidationError as error:
         found = error.errors(include_url=False)[0]
@@ -83,7 +83,7 @@ def measurement_stop(request: PageRequest, pk: int) -> HttpResponse:
     order = get_object_or_404(MeasurementOrder.objects.select_related("policy"), pk=pk)
     return act(
         request,
-        lambda: orders.stop(order=order, actor=request.user),
+        lambda: measurement_jobs.stop(order=order, actor=request.user),
         done="It is stopped.",
         to="policies:detail",
         name=order.policy.name,

@@ -18,7 +18,7 @@ from composer_web.accounts.services import audit
 from composer_web.alerts.models import Event
 from composer_web.alerts.telling import tell
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError
+from composer_web.core.errors import Conflict, UserError
 from composer_web.policies import gate
 from composer_web.policies.models import Policy, Promotion
 from composer_web.policies.selectors import Weights, cannot_play, check_plays, resolve

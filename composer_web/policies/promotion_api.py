@@ -10,9 +10,9 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.gateway import watching
-from composer_web.gateway.watching import Comparison
-from composer_web.ops.errors import NotFound
+from composer_web.gateway import canary
+from composer_web.gateway.canary import Comparison
+from composer_web.core.errors import NotFound
 from composer_web.policies import gate, promotion
 from composer_web.policies.promotion import Preview
 from composer_web.policies.schemas import CanaryIn, GateRules, NoteIn, PromotionIn, PromotionOut
@@ -54,7 +54,7 @@ def rollback(request: HttpRequest, payload: NoteIn) -> Any:
 )
 def compare_canary(request: HttpRequest) -> Any:
     """What guards judge, measure by measure. 404 while there is no canary."""
-    found = watching.compare()
+    found = canary.compare()
     if found is None:
         raise NotFound("canary", f"on {promotion.CHANNEL}")
     return found

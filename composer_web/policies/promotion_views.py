@@ -8,13 +8,13 @@ from typing import Any
 from django.http import HttpResponse
 from django.views.decorators.http import require_safe, require_POST
 
-from composer_web.accounts.reach import may_in
+from composer_web.accounts.permissions import may_in
 from composer_web.evals import starting_views as evals
 from composer_web.evals.models import Release
-from composer_web.gateway import watching
-from composer_web.ops import posted
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.gateway import canary
+from composer_web.ui import form_parsing
+from composer_web.core.errors import UserError
+from composer_web.ui.pages import PageRequest, act, page, show
 from composer_web.policies import gate, promotion, selectors
 from composer_web.tasks.models import Suite
 
@@ -29,7 +29,7 @@ def promotion_page(request: PageRequest) -> HttpResponse:
     served: dict[str, Any] = {
         "current": current,
         "previous": promotion.previous(),
-        "comparison": watching.of(current) if current else None,
+        "comparison": canary.of(current) if current else None,
     }
     if request.headers.get("HX-Request"):
         return show(request, "policies/_served.html", served)
@@ -103,7 +103,7 @@ def promotion_change(request: PageRequest) -> HttpResponse:
             case "promote":
                 return promotion.promote(reference=reference, note=note, actor=request.user)
             case "canary":
-                share = posted.number(request, "share") / 100.0
+                share = form_parsing.number(request, "share") / 100.0
                 return promotion.canary(reference=reference, share=share, note=note, actor=request.user)
             case "end":
                 return promotion.end_canary(note=note, actor=request.user)
@@ -136,7 +136,7 @@ def gate_change(request: PageRequest) -> HttpResponse:
                     "measure": request.POST.get("measure", "pass1"),
                     "least": _share(request, "least"),
                     "most_drop": _share(request, "most_drop"),
-                    "samples": posted.whole(request, "samples", 1),
+                    "samples": form_parsing.whole(request, "samples", 1),
                 }
             )
         return gate.set_rules(channel=promotion.CHANNEL, wanted=rules, actor=request.user)
@@ -146,5 +146,5 @@ def gate_change(request: PageRequest) -> HttpResponse:
 
 def _share(request: PageRequest, name: str) -> float | None:
     """A share that the form asks for in per cent."""
-    found = posted.optional_number(request, name)
+    found = form_parsing.optional_number(request, name)
     return None if found is None else found / 100.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
-from composer_web.accounts.reach import readable
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.numbers import whole
+from composer_web.accounts.permissions import readable
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import whole
 from composer_web.policies.models import Checkpoint, Policy, PolicyKind
 from composer_web.policies.services import real_path
 

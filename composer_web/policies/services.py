@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from composer_web.env import REPOSITORY, env
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.policies.models import Checkpoint, Policy
 
 CONFIG_FIELDS = (

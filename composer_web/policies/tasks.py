@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from composer_web.ops.work import task
+from composer_web.core.work import task
 
-from composer_web.policies import carrying
+from composer_web.policies import measurement_worker
 
 log = logging.getLogger(__name__)
 
@@ -15,4 +15,4 @@ log = logging.getLogger(__name__)
 @task("policies.measure", queue="io", lease="measurement:{order_id}", inside=True, long=True)
 def measure(*, order_id: int, **_: Any) -> None:
     """Idempotent."""
-    log.info("measurement %d: %s", order_id, carrying.carry_out(order_id))
+    log.info("measurement %d: %s", order_id, measurement_worker.carry_out(order_id))

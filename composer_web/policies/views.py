@@ -10,7 +10,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.evals import selectors as evals
 from composer_web.evals.starting_views import form_of
-from composer_web.ops.pages import PageRequest, may_use, page, show
+from composer_web.ui.pages import PageRequest, may_use, page, show
 from composer_web.policies import measuring_views, selectors
 from composer_web.policies.tables import PolicyTable
 from composer_web.runs import selectors as runs

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from django.db import connections
 
-from composer_web.ops import leases, outbound
-from composer_web.ops.artifacts import ArtifactError, artifacts
-from composer_web.ops.errors import UserError
+from composer_web.core import leases, safe_http
+from composer_web.core.artifacts import ArtifactError, artifacts
+from composer_web.core.errors import UserError
 from composer_web.repositories import places, services, tokens
 from composer_web.repositories.models import Environment, Repository
 from sandbox.backends.base import Backend, SandboxError
@@ -180,7 +180,7 @@ async def fetch(repository: Repository, upstreams: Upstreams, log: BuildLog) -> 
             revision=revision,
             token=token,
             name=repository.name,
-            guard=outbound.repositories(),
+            guard=safe_http.repositories(),
         )
         return found.checkout, found.commit
     if repository.kind == "sdist":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.owned import Material
-from composer_web.ops.history import Transition, legal_pairs, pairs
+from composer_web.accounts.scoping import Material
+from composer_web.core.history import Transition, legal_pairs, pairs
 
 
 class EnvironmentState(models.TextChoices):

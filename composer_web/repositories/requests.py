@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from composer_web.accounts.models import User
-from composer_web.ops import outbound
-from composer_web.ops.artifacts import ArtifactError, artifacts
-from composer_web.ops.errors import UserError
+from composer_web.core import safe_http
+from composer_web.core.artifacts import ArtifactError, artifacts
+from composer_web.core.errors import UserError
 from composer_web.repositories import places, services
 from composer_web.repositories.models import Repository
 from sandbox.install.sources import git
@@ -33,7 +33,7 @@ def request_repository(
     """A git address, a git repository on this machine, or a package of the index. Raises UserError, Conflict."""
     location, revision, token = location.strip(), revision.strip(), token.strip()
     if kind == "git":
-        location = _checked("location", lambda: git.check_url(location, guard=outbound.repositories()))
+        location = _checked("location", lambda: git.check_url(location, guard=safe_http.repositories()))
     elif kind == "path":
         location = str(_checked("location", lambda: git.check_path(location, roots=places.git_roots())))
     elif kind == "sdist":

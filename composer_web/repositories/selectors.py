@@ -8,8 +8,8 @@ from datetime import datetime
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import NotFound
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import NotFound
 from composer_web.repositories.models import Environment, EnvironmentTransition, Repository
 from composer_web.tasks.models import TaskVersion
 

@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core import leases
+from composer_web.core.errors import Conflict, UserError
+from composer_web.core.history import IllegalTransition, change_state
+from composer_web.core.outbox import enqueue
 from composer_web.live.hints import hint
-from composer_web.ops import leases
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.history import IllegalTransition, change_state
-from composer_web.ops.outbox import enqueue
 from composer_web.repositories import tokens
 from composer_web.repositories.models import (
     ENVIRONMENT_LEGAL,

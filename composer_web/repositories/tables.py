@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import django_tables2 as tables
 
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
-from composer_web.ops.templatetags import ui
 from composer_web.repositories.models import Environment
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ui.templatetags import ui
 
 
 class EnvironmentTable(Table):

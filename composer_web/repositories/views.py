@@ -11,17 +11,17 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops import overview
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
 from composer_web.repositories import building, selectors, services
 from composer_web.repositories.forms import RepositoryForm
 from composer_web.repositories.models import Environment, EnvironmentTransition
 from composer_web.repositories.tables import EnvironmentTable
 from composer_web.rollouts.transcript import clip
+from composer_web.system import overview
 from composer_web.tasks import selectors as tasks
 from composer_web.tasks.tables import TaskTable
+from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
 MAX_LOG = 100_000

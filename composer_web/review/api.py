@@ -10,7 +10,7 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.ops.errors import NotFound
+from composer_web.core.errors import NotFound
 from composer_web.review import blind, excluding, promoting, selectors, services
 from composer_web.review.filling import found_by
 from composer_web.review.models import Queue, QueueItem

@@ -12,9 +12,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import NotFound, UserError
 from composer_web.review import promoting, selectors
 from composer_web.review.models import Draft
 from composer_web.review.tables import DraftTable
@@ -22,6 +21,7 @@ from composer_web.review.views import number
 from composer_web.rollouts.selectors import get_rollout
 from composer_web.rollouts.transcript import diff_view
 from composer_web.tasks.comparing import environment_files, gold_diff, hidden_files, unified
+from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
 

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import UserError
+from composer_web.core.history import change_state, say_why
 from composer_web.live.hints import hint
-from composer_web.ops.errors import UserError
-from composer_web.ops.history import change_state, say_why
 from composer_web.review import selectors
 from composer_web.review.blind import RULE
 from composer_web.review.models import Queue

@@ -5,12 +5,12 @@ from __future__ import annotations
 from django.db.models import QuerySet
 from django.http import QueryDict
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.filters import WrongFilter, strict
+from composer_web.core.errors import UserError
 from composer_web.review.models import Queue
 from composer_web.rollouts import selectors
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.models import Rollout
+from composer_web.ui.filters import WrongFilter, strict
 
 
 def found_by(text: str) -> QuerySet[Rollout]:

@@ -10,18 +10,18 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.numbers import whole
-from composer_web.ops.pages import PageRequest, page, show
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import whole
 from composer_web.review import selectors, services
 from composer_web.review.blind import RULE, blind_in
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import Questionnaire
-from composer_web.rollouts import reading, transcript
 from composer_web.rollouts import selectors as rollouts
+from composer_web.rollouts import trajectory_store, transcript
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.outcome import outcome
+from composer_web.ui.pages import PageRequest, page, show
 
 
 def _address(queue: Queue, item: QueueItem | None) -> str:
@@ -73,7 +73,7 @@ def item_detail(request: PageRequest, name: str, pk: int) -> HttpResponse:
 def _trajectory(request: PageRequest, rollout: Rollout, *, blind: bool, only_turns: bool) -> dict[str, Any]:
     """A window of turns with the findings in them and, unless it is all that was asked for, what came of the rollout. Read
     from the copy for reading, however large the trajectory is. Raises NotFound, ArtifactError."""
-    read = reading.of(rollout)
+    read = trajectory_store.of(rollout)
     found = rollouts.findings_of(rollout)
     if blind:  # such a finding says what others labelled
         found = [finding for finding in found if finding.rule != RULE]

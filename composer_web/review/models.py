@@ -7,7 +7,7 @@ from typing import get_args
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.owned import Owned
+from composer_web.accounts.scoping import Owned
 from composer_web.review.questions import Questionnaire
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import TaskVersion

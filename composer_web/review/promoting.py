@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, UserError
+from composer_web.core.outbox import enqueue
 from composer_web.env import env
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.outbox import enqueue
 from composer_web.review.models import Draft
 from composer_web.rollouts import selectors
 from composer_web.rollouts.forks import conditions_of

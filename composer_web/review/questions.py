@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 
 Id = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 PAGE_KEYS = ("j", "k", "o", "t")

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
 from composer_web.accounts.models import User
-from composer_web.ops.errors import NotFound, UserError
+from composer_web.core.errors import NotFound, UserError
 from composer_web.review import agreement, blind
 from composer_web.review.models import Answer, Draft, Label, Queue, QueueItem
 from composer_web.review.questions import Choice, Flags, Scale, Text

@@ -1,4 +1,4 @@
-"""Writes of review queues: create, fill, label. (Effects of labels: `excluding.py`, `applying.py`.)"""
+"""Writes of review queues: create, fill, label. (Effects of labels: `excluding.py`, `label_rules.py`.)"""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, UserError
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.review import applying
+from composer_web.review import label_rules
 from composer_web.review.filling import recorded
 from composer_web.review.models import Answer, Label, Queue, QueueItem
 from composer_web.review.questions import Questionnaire, Text
@@ -98,7 +98,7 @@ def label(*, item: QueueItem, answers: dict[str, Any], actor: User) -> Label:
         row.labelled_by += 1
         row.save(update_fields=["labelled_by"])
     audit(actor=actor, action="rollout.label", target=f"rollout:{row.rollout_id}", queue=queue.name)
-    applying.apply(item=row, actor=actor)
+    label_rules.apply(item=row, actor=actor)
     hint("reviews")
     return made
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import django_tables2 as tables
 from django.utils.html import format_html
 
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
-from composer_web.ops.templatetags import ui
 from composer_web.review.models import Draft, Queue
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ui.templatetags import ui
 
 
 class QueueTable(Table):

@@ -14,13 +14,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.numbers import whole
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import whole
 from composer_web.review import excluding, selectors, services
 from composer_web.review.filling import asked, fields, found_by, recorded
 from composer_web.review.questions import EXAMPLE, parse
 from composer_web.review.tables import QueueTable
+from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
 MAX_JSON = 100_000

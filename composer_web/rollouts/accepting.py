@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from composer_web.ops import leases
-from composer_web.ops.artifacts import MAX_GROUP_BYTES, artifacts
-from composer_web.ops.database import survives_restart
+from composer_web.core import leases
+from composer_web.core.artifacts import MAX_GROUP_BYTES, artifacts
+from composer_web.core.database import survives_restart
 from composer_web.rollouts import services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.recorder import Recorder

@@ -10,8 +10,8 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.ops.errors import NotFound
-from composer_web.rollouts import reading, saved_queries, selectors
+from composer_web.core.errors import NotFound
+from composer_web.rollouts import saved_queries, selectors, trajectory_store
 from composer_web.rollouts.filters import RolloutFilter
 from composer_web.rollouts.schemas import GroupDetail, GroupOut, QueryIn, QueryOut, RolloutOut, TrajectoryPage
 
@@ -89,7 +89,7 @@ def get_trajectory(
 ) -> Any:
     """Read by its copy, whose longest texts are cut: `missing` counts what only the download of the page has."""
     rollout = selectors.get_rollout(rollout_id)
-    read = reading.of(rollout)
+    read = trajectory_store.of(rollout)
     t = read.head.trajectory
     if t is None:
         raise NotFound("recorded trajectory of rollout", f"{rollout_id} (it is {rollout.state})")

@@ -14,8 +14,8 @@ from functools import partial
 from django.db import Error, connection, transaction
 from django.utils import timezone
 
+from composer_web.core import leases
 from composer_web.live.hints import hint
-from composer_web.ops import leases
 from composer_web.rollouts import scheduling
 from composer_web.rollouts.services import consume, drop_stale
 from composer_web.runs.messages import send_step

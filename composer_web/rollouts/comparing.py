@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.reading import WINDOW, Reading
+from composer_web.rollouts.trajectory_store import WINDOW, Reading
 from composer_web.rollouts.transcript import as_text
 from trainer.types import Turn
 

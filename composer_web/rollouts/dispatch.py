@@ -8,11 +8,11 @@ from django.db import transaction
 from django.db.models import Count, Max
 from django.utils import timezone
 
+from composer_web.core.history import change_state, say_why
+from composer_web.core.outbox import enqueue, enqueue_many
 from composer_web.evals.models import Evaluation
 from composer_web.live.hints import hint
-from composer_web.ops import quotas
-from composer_web.ops.history import change_state, say_why
-from composer_web.ops.outbox import enqueue, enqueue_many
+from composer_web.quotas import limits
 from composer_web.rollouts import scheduling
 from composer_web.rollouts.models import (
     GROUP_LEGAL,
@@ -43,7 +43,7 @@ def pump(*, run_id: int) -> int:
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     if run.state != RunState.RUNNING or run.kind != "rl" or run.policy_version < 0:
         return 0
-    from composer_web.review.applying import excluded_versions  # review is built on rollouts
+    from composer_web.review.label_rules import excluded_versions  # review is built on rollouts
 
     stage = run.configuration.stage
     assert isinstance(stage, RLConfig)
@@ -65,7 +65,7 @@ def pump(*, run_id: int) -> int:
         ready_groups=states.get("accepted", 0),
         max_buffered_groups=stage.max_buffered_groups,
     )
-    count = quotas.admitted(run=run, wanted=count, group_size=stage.group_size)
+    count = limits.admitted(run=run, wanted=count, group_size=stage.group_size)
     if count <= 0:
         return 0
     needed = stage.steps * stage.groups_per_step

@@ -14,26 +14,26 @@ from typing import Any, TypeVar
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
+from composer_web.core import disk, inference, leases
+from composer_web.core.database import survives_restart
+from composer_web.core.errors import UserError
 from composer_web.env import env
 from composer_web.evals.models import Evaluation
-from composer_web.ops import disk, inference, leases
-from composer_web.ops.database import survives_restart
-from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.selectors import cannot_play, resolve
 from composer_web.policies.services import note_template_problem
 from composer_web.rollouts import forks, selectors, services, tracing
 from composer_web.rollouts.accepting import accept_result, graded_of
+from composer_web.rollouts.live_turns import Onlookers
 from composer_web.rollouts.loop import EpisodeLoop, episode_loop, renderer, template_problem
 from composer_web.rollouts.losses import GroupEnded, GroupFailed, loss_of
 from composer_web.rollouts.models import Fork, Group
-from composer_web.rollouts.onlooking import Onlookers
 from composer_web.rollouts.partials import StoredPartials
 from composer_web.rollouts.recorder import Recorder
 from composer_web.runs import rewards
 from composer_web.runs.models import RUN_FINAL
+from composer_web.runs.paths import served_weights, starting_folder, weights_folder
 from composer_web.runs.services import pause_for
-from composer_web.runs.whereabouts import served_weights, starting_folder, weights_folder
 from composer_web.tasks.services import record_controls
 from sandbox.backends.capacity import sandboxes_at_once
 from sandbox.grading.outcomes import Cause

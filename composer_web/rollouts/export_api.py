@@ -12,9 +12,9 @@ from ninja import Query, Router, Schema, Status
 from composer_web.api.auth import caller
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import Body, ErrorOut, Page, file_of
-from composer_web.ops.sheets import TYPES
-from composer_web.ops.streaming import streamed_file
 from composer_web.rollouts import exports
+from composer_web.ui.streaming import streamed_file
+from composer_web.ui.table_writers import TYPES
 
 router = Router()
 

@@ -15,11 +15,11 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 
 from composer_web.accounts.models import Role, User
-from composer_web.ops.errors import Denied, UserError
-from composer_web.ops.filters import OF_PAGES, check_names, strict
-from composer_web.ops.sheets import Column, Columns, Row
+from composer_web.core.errors import Denied, UserError
 from composer_web.rollouts import selectors
 from composer_web.rollouts.filters import FindingFilter, RolloutFilter
+from composer_web.ui.filters import OF_PAGES, check_names, strict
+from composer_web.ui.table_writers import Column, Columns, Row
 
 TABLES = {
     "rollouts": "composer_web.rollouts.exported:ROLLOUTS",

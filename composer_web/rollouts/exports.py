@@ -17,16 +17,16 @@ from django.utils import timezone
 
 from composer_web.accounts.access import Access, acting, everywhere
 from composer_web.accounts.models import DEFAULT_PROJECT, Role, User
-from composer_web.accounts.reach import may_in, placed
+from composer_web.accounts.permissions import may_in, placed
 from composer_web.accounts.services import audit
+from composer_web.core import leases
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.models import Lease
+from composer_web.core.outbox import enqueue
 from composer_web.env import env
-from composer_web.ops import leases
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.models import Lease
-from composer_web.ops.outbox import enqueue
-from composer_web.ops.sheets import WRITERS
+from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.exported import table
-from composer_web.rollouts.kept_models import Export
+from composer_web.ui.table_writers import WRITERS
 
 KEPT = timedelta(days=7)
 MOST_OPEN = 5

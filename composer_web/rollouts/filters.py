@@ -5,11 +5,11 @@ from __future__ import annotations
 import django_filters as filters
 from django.db.models import Exists, OuterRef, Q, Subquery
 
-from composer_web.ops.filters import slug_contains
 from composer_web.review import blind
 from composer_web.rollouts import fulltext
-from composer_web.rollouts.auditing import RULE_TITLES
+from composer_web.rollouts.findings import RULE_TITLES
 from composer_web.rollouts.models import Finding, FindingState, Group, Quarantine, Rollout
+from composer_web.ui.filters import slug_contains
 from sandbox.harness.types import StopReason
 
 VERDICTS = [("passed", "passed"), ("failed", "failed"), ("infra_error", "infra error")]

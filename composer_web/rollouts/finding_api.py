@@ -10,14 +10,14 @@ from ninja import Query, Router, Status
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.rollouts import auditing, selectors
+from composer_web.rollouts import findings, selectors
 from composer_web.rollouts.filters import FindingFilter
 from composer_web.rollouts.schemas import AuditRuleOut, DecisionIn, FindingDetail, FindingOut
 from composer_web.runs.selectors import get_run
 from sandbox.grading.audit import RULES
 
 router = Router()
-STATES: dict[str, auditing.Decision] = {"confirm": "confirmed", "dismiss": "dismissed", "reopen": "open"}
+STATES: dict[str, findings.Decision] = {"confirm": "confirmed", "dismiss": "dismissed", "reopen": "open"}
 
 
 @router.get("", response=Page[FindingOut], summary="List findings")
@@ -57,7 +57,7 @@ def list_rules(request: HttpRequest) -> Any:
 @router.post("/audit", response={202: None, 404: ErrorOut}, auth=needs("review"), summary="Audit a run again")
 def audit_run(request: HttpRequest, run: int) -> Any:
     """By the rules in force; a worker does it. Doing it twice changes nothing."""
-    auditing.request_audit(run=get_run(run), actor=caller(request))
+    findings.request_audit(run=get_run(run), actor=caller(request))
     return Status(202, None)
 
 
@@ -76,5 +76,5 @@ def decide(
     request: HttpRequest, finding_id: int, action: Literal["confirm", "dismiss", "reopen"], payload: DecisionIn
 ) -> Any:
     finding = selectors.get_finding(finding_id)
-    auditing.decide(finding=finding, to=STATES[action], actor=caller(request), note=payload.note)
+    findings.decide(finding=finding, to=STATES[action], actor=caller(request), note=payload.note)
     return selectors.get_finding(finding_id)

@@ -12,15 +12,15 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
-from composer_web.ops.filters import strict
-from composer_web.ops.pages import Figure, PageRequest, act, page, show
-from composer_web.ops.templatetags import ui
-from composer_web.rollouts import auditing, selectors
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
+from composer_web.rollouts import findings, selectors
 from composer_web.rollouts.filters import FindingFilter
 from composer_web.rollouts.tables import FindingTable, place_of
 from composer_web.runs.selectors import get_run
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import Figure, PageRequest, act, page, show
+from composer_web.ui.templatetags import ui
 from sandbox.grading.audit import RULES
 
 PER_PAGE = 50
@@ -57,7 +57,7 @@ def finding_figures(request: PageRequest) -> HttpResponse:
 
 def _counted(facets: list[dict[str, Any]]) -> dict[str, Any]:
     for facet in facets:
-        facet["title"] = auditing.RULE_TITLES.get(facet["rule"], facet["rule"])
+        facet["title"] = findings.RULE_TITLES.get(facet["rule"], facet["rule"])
     return {"facets": facets, "figures": _figures(facets)}
 
 
@@ -80,7 +80,7 @@ def finding_detail(request: PageRequest, pk: int) -> HttpResponse:
     finding = selectors.get_finding(pk)
     context = {
         "finding": finding,
-        "title": auditing.RULE_TITLES.get(finding.rule, finding.rule),
+        "title": findings.RULE_TITLES.get(finding.rule, finding.rule),
         "rule": RULES.get(finding.rule),
         "place": place_of(finding),
         "transitions": finding.transitions.all(),
@@ -97,7 +97,7 @@ def finding_decide(request: PageRequest, pk: int) -> HttpResponse:
     finding = selectors.get_finding(pk)
     to = request.POST.get("state", "")
     try:
-        auditing.decide(finding=finding, to=to, actor=request.user, note=request.POST.get("note", ""))  # type: ignore[arg-type]
+        findings.decide(finding=finding, to=to, actor=request.user, note=request.POST.get("note", ""))  # type: ignore[arg-type]
     except (UserError, ArtifactError) as error:
         messages.error(request, str(error))
     else:
@@ -115,7 +115,7 @@ def audit_run(request: PageRequest, run_id: int) -> HttpResponse:
     run = get_run(run_id)
     return act(
         request,
-        lambda: auditing.request_audit(run=run, actor=request.user),
+        lambda: findings.request_audit(run=run, actor=request.user),
         done="The auditor reads this run again.",
         to="runs:detail",
         pk=run_id,

@@ -7,11 +7,11 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
-from composer_web.ops.numbers import whole
-from composer_web.ops.pages import PageRequest, act, page
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
+from composer_web.core.numbers import whole
 from composer_web.rollouts import forks, selectors
+from composer_web.ui.pages import PageRequest, act, page
 
 
 @require_POST

@@ -12,17 +12,17 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.env import env
-from composer_web.ops.errors import Conflict, NotFound, UserError
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import Weights, check_plays, resolve
 from composer_web.policies.services import real_path
-from composer_web.rollouts import reading, selectors
+from composer_web.rollouts import selectors, trajectory_store
 from composer_web.rollouts.dispatch import dispatch_fork, drop
 from composer_web.rollouts.loop import EpisodeLoop, snapshots_folder
 from composer_web.rollouts.models import GROUP_OPEN, Fork, Group, Rollout
 from composer_web.runs.models import RUN_FINAL, Run
-from composer_web.runs.whereabouts import served_weights
+from composer_web.runs.paths import served_weights
 from sandbox.backends.snapshots import Collected, SnapshotStore
 from sandbox.backends.snapshots.store import MIN_AGE_SECONDS
 from sandbox.grading.outcomes import Cause, Loss
@@ -47,7 +47,7 @@ def request_fork(*, rollout: Rollout, turn: int, count: int, reference: str = ""
         raise UserError("count", f"1 to {MOST} continuations, not {count}")
     if not rollout.artifact_key:
         raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
-    head = reading.of(rollout).head
+    head = trajectory_store.of(rollout).head
     after = head.facts[turn].segment if 0 <= turn < len(head.facts) else 0
     try:
         forking.check(len(head.facts), len(head.segment_tokens), turn, segment=after)

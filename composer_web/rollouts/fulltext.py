@@ -16,7 +16,7 @@ from django.contrib.postgres.search import SearchQuery
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from composer_web.ops.artifacts import ArtifactError, artifacts
+from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.rollouts.models import Rollout, RolloutText
 from composer_web.rollouts.transcript import as_text
 from trainer.types import Trajectory

@@ -9,15 +9,15 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_safe
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import NotFound
-from composer_web.ops.numbers import whole
-from composer_web.ops.pages import PageRequest, page, show
-from composer_web.rollouts import comparing, reading, selectors, transcript
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import NotFound
+from composer_web.core.numbers import whole
+from composer_web.rollouts import comparing, selectors, trajectory_store, transcript
+from composer_web.rollouts.advantages import Weight, weights_of
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.reading import Reading
-from composer_web.rollouts.weighing import Weight, weights_of
+from composer_web.rollouts.trajectory_store import Reading
 from composer_web.runs.selectors import get_run
+from composer_web.ui.pages import PageRequest, page, show
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def group_detail(request: PageRequest, pk: int) -> HttpResponse:
 def _read(rollout: Rollout) -> Reading | None:
     """Open the reading copy: turns without tokens, at any size."""
     try:
-        return reading.of(rollout)
+        return trajectory_store.of(rollout)
     except (NotFound, ArtifactError):
         return None  # the column's head says what became of the rollout
 

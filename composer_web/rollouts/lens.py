@@ -13,12 +13,12 @@ from typing import TypedDict
 
 from tokenizers import Tokenizer
 
-from composer_web.ops.artifacts import ArtifactError, artifacts
+from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.policies.services import real_path
 from composer_web.rollouts import selectors
 from composer_web.rollouts.models import Group, Rollout
-from composer_web.rollouts.reading import Reading
 from composer_web.rollouts.tokens import tokenizer
+from composer_web.rollouts.trajectory_store import Reading
 from composer_web.runs.models import Run
 from composer_web.runs.services import add_event
 from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of

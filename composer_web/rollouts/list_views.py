@@ -8,13 +8,13 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import Denied, UserError
-from composer_web.ops.pages import PageRequest, act, page, show
-from composer_web.ops.sheets import TYPES
-from composer_web.ops.streaming import streamed, streamed_file
-from composer_web.rollouts import exports, reading, records, saved_queries, selectors, standalone
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import Denied, UserError
+from composer_web.rollouts import exports, records, saved_queries, selectors, standalone, trajectory_store
 from composer_web.rollouts.exported import TABLES, table
+from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.streaming import streamed, streamed_file
+from composer_web.ui.table_writers import TYPES
 
 SHOWN = 100
 
@@ -88,7 +88,7 @@ def trajectory_file(request: PageRequest, pk: int, form: str) -> HttpResponseBas
     rollout = selectors.get_rollout(pk)
     try:
         if form == "html":
-            pieces = standalone.page(rollout, reading.of(rollout))
+            pieces = standalone.page(rollout, trajectory_store.of(rollout))
         elif form == "jsonl":
             pieces = standalone.lines(rollout)
         else:

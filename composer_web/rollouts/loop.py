@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from composer_web.core import inference
 from composer_web.env import env
-from composer_web.ops import inference
-from composer_web.rollouts.judging import provide_grades
+from composer_web.rollouts.llm_judge import provide_grades
 from trainer.stamps import TOKENIZER, Stamp, stamp
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
-from composer_web.accounts.owned import Owned
+from composer_web.accounts.scoping import Owned
+from composer_web.core.history import Transition, legal_pairs, pairs
 from composer_web.evals.models import Evaluation
-from composer_web.ops.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
-from composer_web.rollouts import kept_models  # noqa: F401 (Django finds the models of an app here)
+from composer_web.rollouts import export_models  # noqa: F401 (Django finds the models of an app here)
 from composer_web.runs.models import Run
 from composer_web.tasks.models import TaskVersion
 
@@ -68,7 +68,7 @@ class Group(Owned):
     weights = models.JSONField(
         null=True,
         blank=True,
-        help_text="Sample → reward and advantage of that TrainGroup (composer_web.rollouts.weighing)",
+        help_text="Sample → reward and advantage of that TrainGroup (composer_web.rollouts.advantages)",
     )
     audited_with = models.CharField(max_length=12, blank=True, help_text="Versions of the rules that read it")
     created_at = models.DateTimeField(auto_now_add=True)

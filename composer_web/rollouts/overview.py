@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TypedDict
 
-from composer_web.rollouts.narrowing import MAX_TOOLS
-from composer_web.rollouts.reading import TurnFacts
+from composer_web.rollouts.trajectory_store import TurnFacts
+from composer_web.rollouts.turn_filters import MAX_TOOLS
 
 FAILED, FOUND, SUMMARY = 1, 2, 4
 """Bit flags of a turn: an error, a finding, a summary."""

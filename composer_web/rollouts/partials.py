@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from composer_web.ops.artifacts import ArtifactError, artifacts
+from composer_web.core.artifacts import ArtifactError, artifacts
 from trainer.rollouts.checkpoint import RolloutCheckpoint
 
 log = logging.getLogger(__name__)

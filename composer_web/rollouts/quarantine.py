@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
+from composer_web.core.artifacts import MAX_GROUP_BYTES, artifacts
+from composer_web.core.history import change_state, say_why
 from composer_web.live.hints import hint
-from composer_web.ops.artifacts import MAX_GROUP_BYTES, artifacts
-from composer_web.ops.history import change_state, say_why
-from composer_web.rollouts import weighing
+from composer_web.rollouts import advantages
 from composer_web.rollouts.dispatch import drop
 from composer_web.rollouts.models import (
     QUARANTINE_LEGAL,
@@ -122,7 +122,7 @@ def settle_task(*, version: TaskVersion, actor: str, reason: str) -> bool:
 def reweigh(*, group: Group, actor: str, reason: str) -> None:
     """Recompute the training view of an accepted group: without quarantined rollouts, with the reviewers' rewards.
     The group is locked."""
-    from composer_web.review.applying import paid  # review is built on rollouts
+    from composer_web.review.label_rules import paid  # review is built on rollouts
 
     trajectories = [
         artifacts().get_model(key, Trajectory)
@@ -144,5 +144,5 @@ def reweigh(*, group: Group, actor: str, reason: str) -> None:
     rewards = made.rewards
     group.mean_reward, group.best_reward = sum(rewards) / len(rewards), max(rewards)
     left = [trajectory.sample for index, trajectory in enumerate(trajectories) if index not in out]
-    group.weights = weighing.weigh(group.run, dict(zip(left, rewards, strict=True)))
+    group.weights = advantages.weigh(group.run, dict(zip(left, rewards, strict=True)))
     group.save(update_fields=["train_key", "mean_reward", "best_reward", "weights"])

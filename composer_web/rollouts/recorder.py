@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.rollouts import reading
+from composer_web.core.artifacts import ArtifactError
+from composer_web.rollouts import trajectory_store
 from trainer.types import Trajectory
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Recorder:
         key = f"{self.prefix}/{trajectory.sample}.json.zst"
         self._keys.pop(trajectory.sample, None)
         try:
-            reading.record(key, trajectory)
+            trajectory_store.record(key, trajectory)
         except ArtifactError as error:
             raise error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error)) from error
         self._keys[trajectory.sample] = key

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from composer_web.ops.errors import UserError
-from composer_web.rollouts import reading, selectors
+from composer_web.core.errors import UserError
+from composer_web.rollouts import selectors, trajectory_store
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.reading import Reading
+from composer_web.rollouts.trajectory_store import Reading
 from sandbox.harness.session import profile_of_schema, schemas_of
 from sandbox.tasks.formats import atif
 from sandbox.tasks.formats.record import Call, Opening, Record, Result, Step
@@ -27,9 +27,9 @@ def open_whole(rollout: Rollout) -> Reading:
     """The whole recording, from the reading copy unless it is truncated. Raises UserError, ArtifactError."""
     if not rollout.artifact_key:
         raise UserError("rollout", f"rollout {rollout.pk} has no trajectory: it was lost to the machine")
-    read = reading.of(rollout)
+    read = trajectory_store.of(rollout)
     if read.head.missing or read.head.trajectory is None:
-        return reading.in_memory(selectors.trajectory(rollout))
+        return trajectory_store.in_memory(selectors.trajectory(rollout))
     return read
 
 

@@ -9,9 +9,9 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_safe
 
 from composer_web.env import env
-from composer_web.ops.pages import Figure, PageRequest, page, show
-from composer_web.ops.templatetags import ui
-from composer_web.rollouts import auditing
+from composer_web.rollouts import findings
+from composer_web.ui.pages import Figure, PageRequest, page, show
+from composer_web.ui.templatetags import ui
 from sandbox.grading.redteam import RedTeam, Row, load
 
 
@@ -28,7 +28,7 @@ class Line:
     def rules(self) -> list[tuple[str, str]]:
         """(id, title) of the expected findings raised on any backend."""
         raised = {rule for row in self.cells if row for rule in row.exploit.rules if rule in row.wanted}
-        return [(rule, auditing.RULE_TITLES.get(rule, rule)) for rule in sorted(raised)]
+        return [(rule, findings.RULE_TITLES.get(rule, rule)) for rule in sorted(raised)]
 
     @property
     def faults(self) -> list[str]:

@@ -6,10 +6,10 @@ import logging
 
 from django.db.models import Count, Min
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.rollouts.models import GROUP_OPEN, Group, GroupState, GroupTransition
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import deployment_name
+from composer_web.runs.paths import deployment_name
 from sandbox.grading.outcomes import UNRECORDED, is_ours
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceError, ServerHealth
@@ -25,7 +25,7 @@ _STATE: dict[str, State] = {**dict.fromkeys(GROUP_OPEN, "open"), "accepted": "ac
 def entries(run: Run) -> list[tuple[BufferEntry, int]]:
     """Groups of a run that were not dropped, with ids, in prompt order from the oldest one without a step. A group
     that waits for reviewers counts as open."""
-    from composer_web.review.applying import awaited  # review is built on rollouts
+    from composer_web.review.label_rules import awaited  # review is built on rollouts
 
     kept = Group.objects.filter(run=run).exclude(state=GroupState.DROPPED)
     oldest = kept.exclude(state=GroupState.CONSUMED).aggregate(oldest=Min("prompt_index"))["oldest"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from composer_web.rollouts.reading import Reading
+from composer_web.rollouts.trajectory_store import Reading
 from composer_web.rollouts.transcript import as_text
 
 MAX_HITS = 200
@@ -34,20 +34,20 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     hits: list[Hit]
     total: int
     turns: int
     """Number of turns with a hit."""
 
 
-def search(read: Reading, text: str) -> Found:
+def search(read: Reading, text: str) -> SearchResult:
     """Case-insensitive occurrences of `text` in page order, at most MAX_HITS."""
     hits: list[Hit] = []
     total, turns = 0, set()
     wanted = text.casefold()
     if not wanted:
-        return Found([], 0, 0)
+        return SearchResult([], 0, 0)
     for turn, where, body in _texts(read):
         # Case folding may change lengths (ß → ss); then positions are of the folded text, which is what is shown.
         folded = body.casefold()
@@ -62,7 +62,7 @@ def search(read: Reading, text: str) -> Found:
                 before, after = shown[max(0, start - AROUND) : start], shown[end : end + AROUND]
                 hits.append(Hit(turn, where, _line(before), _line(shown[start:end]), _line(after)))
             start = folded.find(wanted, end)
-    return Found(hits, total, len(turns))
+    return SearchResult(hits, total, len(turns))
 
 
 def _line(text: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, When
 
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import NotFound
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import NotFound
 from composer_web.policies.models import Policy
 from composer_web.review import blind
 from composer_web.rollouts.models import Finding, Fork, Group, Quarantine, Rollout

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from django.db import DataError, transaction
 from django.utils import timezone
 
+from composer_web.core import leases
+from composer_web.core.history import change_state, say_why
+from composer_web.core.outbox import enqueue
 from composer_web.live.hints import hint
-from composer_web.ops import leases
-from composer_web.ops.history import change_state, say_why
-from composer_web.ops.outbox import enqueue
-from composer_web.rollouts import auditing, verdicts, weighing
+from composer_web.rollouts import advantages, findings, verdicts
 from composer_web.rollouts.dispatch import (
     after_end,
     dispatch_evaluation,
@@ -122,7 +122,7 @@ def accept(
     the gate now admits. Without a `train_key` in a run, what is left beside the quarantine is too little to learn
     from: the verdicts count, and the group is dropped.
     """
-    from composer_web.review.applying import ask  # review is built on rollouts
+    from composer_web.review.label_rules import ask  # review is built on rollouts
 
     leases.require(held)
     row = Group.objects.select_for_update(of=("self",)).get(pk=group.pk)
@@ -151,7 +151,7 @@ def accept(
         mean_reward=sum(rewards) / len(rewards) if rewards else None,
         best_reward=max(rewards, default=None),
         train_key=train_key,
-        weights=weighing.weigh(row.run, by_sample) if train_key else None,
+        weights=advantages.weigh(row.run, by_sample) if train_key else None,
         accepted_at=timezone.now(),
         infra_errors=row.infra_errors + len(infra_errors),
         cause="",
@@ -265,16 +265,16 @@ def drop_stale(*, run: Run, group_ids: Sequence[int], step: int) -> None:
 def _write_findings(group: Group, audit: Audited) -> None:
     try:
         with transaction.atomic():
-            auditing.record(group=group, found=audit.found)
+            findings.record(group=group, found=audit.found)
     except DataError:  # a finding holds what the database refuses: it is left out, those of the other rollouts stay
         log.exception("group %d: findings are written rollout by rollout", group.pk)
         for sample, found in audit.found.items():
             try:
                 with transaction.atomic():
-                    auditing.record(group=group, found={sample: found})
+                    findings.record(group=group, found={sample: found})
             except DataError:
                 log.exception("group %d, sample %d: the database refuses a finding", group.pk, sample)
-    auditing.follow_up(group=group, out=audit.out)
+    findings.follow_up(group=group, out=audit.out)
 
 
 def _note_infra(group: Group, message: str, losses: Sequence[Loss]) -> None:

@@ -10,8 +10,8 @@ from django.template.loader import render_to_string
 
 from composer_web.rollouts import transcript
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.reading import WINDOW, Reading
 from composer_web.rollouts.records import open_whole
+from composer_web.rollouts.trajectory_store import WINDOW, Reading
 
 MAX_PAGE = 64 << 20
 """Maximum bytes of turns in the page. It states how much is omitted."""

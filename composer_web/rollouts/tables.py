@@ -7,11 +7,11 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
-from composer_web.ops.templatetags import ui
-from composer_web.rollouts.auditing import RULE_TITLES
+from composer_web.rollouts.findings import RULE_TITLES
 from composer_web.rollouts.fulltext import first_words
 from composer_web.rollouts.models import Finding, Rollout
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ui.templatetags import ui
 
 
 def _address(record: Rollout, table: RolloutTable) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from composer_web.ops import inference
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.work import task
-from composer_web.rollouts import auditing, batches, exports, forks, judging, scheduling, selectors, services
+from composer_web.core import inference
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.work import task
+from composer_web.rollouts import batches, exports, findings, forks, llm_judge, scheduling, selectors, services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.quarantine import monitors_of
 from composer_web.runs.models import RUN_FINAL, Run
-from composer_web.runs.whereabouts import deployment_name
+from composer_web.runs.paths import deployment_name
 from sandbox.grading.audit.judge import JudgeError
 from trainer.inference.contract import InferenceError
 
@@ -72,21 +72,21 @@ def export(**_: Any) -> None:
 @task("rollouts.audit_run", queue="maintenance", lease="audit:{run_id}", long=True)
 def audit_run(*, run_id: int, everything: bool = False, **_: Any) -> None:
     """Audit a run again. Idempotent."""
-    log.info("run %d: %s", run_id, auditing.audit_run(run=Run.objects.get(pk=run_id), everything=everything))
+    log.info("run %d: %s", run_id, findings.audit_run(run=Run.objects.get(pk=run_id), everything=everything))
 
 
 @task("rollouts.judge", queue="io", lease="judge:{group_id}", long=True)
 def judge(*, group_id: int, **_: Any) -> None:
     """Have the LLM judge read the chosen rollouts of a group. Idempotent. Failures are only logged."""
-    judge_ = judging.configured()
+    judge_ = llm_judge.configured()
     group = Group.objects.select_related("run").get(pk=group_id)
     share = monitors_of(group.run).judge_share
     if judge_ is None:
         return
     for rollout in selectors.of_group(group).exclude(artifact_key=""):
-        if judging.chosen(rollout.pk, share):
+        if llm_judge.chosen(rollout.pk, share):
             try:
-                judging.judge_rollout(rollout=rollout, judge=judge_)
+                llm_judge.judge_rollout(rollout=rollout, judge=judge_)
             except (JudgeError, ArtifactError) as error:
                 log.warning("rollout %d was not judged: %s", rollout.pk, error)
 

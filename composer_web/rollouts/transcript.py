@@ -16,7 +16,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer
 
 from composer_web.rollouts.models import Finding
-from composer_web.rollouts.reading import WINDOW, Reading, TurnFacts
+from composer_web.rollouts.trajectory_store import WINDOW, Reading, TurnFacts
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.types import Turn
 

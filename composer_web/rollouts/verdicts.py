@@ -11,7 +11,7 @@ import orjson
 from django.db import DataError, connection, transaction
 from django.utils import timezone
 
-from composer_web.ops.history import say_why
+from composer_web.core.history import say_why
 from composer_web.rollouts import fulltext
 from composer_web.rollouts.models import Group, RolloutState
 from trainer.types import Trajectory

@@ -11,23 +11,23 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.artifacts import ArtifactError, artifacts
-from composer_web.ops.errors import NotFound
-from composer_web.ops.filters import strict
-from composer_web.ops.numbers import whole
-from composer_web.ops.pages import Figure, PageRequest, page, show
-from composer_web.ops.streaming import streamed
-from composer_web.ops.templatetags import ui
+from composer_web.core.artifacts import ArtifactError, artifacts
+from composer_web.core.errors import NotFound
+from composer_web.core.numbers import whole
 from composer_web.policies.selectors import references
 from composer_web.review import blind
-from composer_web.rollouts import lens, narrowing, reading, saved_queries, searching, selectors, transcript
-from composer_web.rollouts.auditing import RULE_TITLES
+from composer_web.rollouts import lens, saved_queries, searching, selectors, trajectory_store, transcript, turn_filters
+from composer_web.rollouts.advantages import weights_of
 from composer_web.rollouts.filters import RolloutFilter
+from composer_web.rollouts.findings import RULE_TITLES
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.outcome import outcome
 from composer_web.rollouts.overview import overview
 from composer_web.rollouts.tables import RolloutTable
-from composer_web.rollouts.weighing import weights_of
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import Figure, PageRequest, page, show
+from composer_web.ui.streaming import streamed
+from composer_web.ui.templatetags import ui
 from trainer.rollouts.fork import NO_TOKENS
 from trainer.types import Trajectory
 
@@ -76,7 +76,7 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     if request.user.may("operator"):
         context |= {"fork_turn": _number(request, "fork"), "fork_policies": references()}
     try:
-        read = reading.of(rollout)
+        read = trajectory_store.of(rollout)
         context |= _transcript(request, rollout, read)
         context["overview"] = json.dumps(overview(read.head.facts, context["marks"]))
         if read.head.trajectory is not None:
@@ -90,13 +90,13 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     return show(request, "rollouts/detail.html", context)
 
 
-def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -> dict[str, Any]:
+def _transcript(request: PageRequest, rollout: Rollout, read: trajectory_store.Reading) -> dict[str, Any]:
     """The requested turns, and the facts of all turns. Raises ArtifactError, Http404."""
     hidden = bool(blind.blind_in(rollout, request.user))
     found = _findings(rollout, hidden=hidden)
     marks = transcript.marks(found)
-    only = narrowing.wanted(request.GET.get("only", ""))
-    places = narrowing.places(read.head, only, marks)
+    only = turn_filters.wanted(request.GET.get("only", ""))
+    places = turn_filters.places(read.head, only, marks)
     at = _number(request, "at") if "at" in request.GET else bisect_left(places, _number(request, "turn"))
     return {
         "head": read.head,
@@ -105,8 +105,8 @@ def _transcript(request: PageRequest, rollout: Rollout, read: reading.Reading) -
         "labels_hidden": hidden,
         "marks": marks,
         "only": ",".join(sorted(only)),
-        "chips": narrowing.chips(read.head, only, marks),
-        "context_windows": narrowing.windows(read.head),
+        "chips": turn_filters.chips(read.head, only, marks),
+        "context_windows": turn_filters.windows(read.head),
         "window": transcript.window_of(read, places, at),
         "opening": transcript.opening(read.head.messages),
         "notices": transcript.notices(read.head.facts, missing=read.head.missing),
@@ -120,7 +120,7 @@ def _findings(rollout: Rollout, *, hidden: bool) -> list[Finding]:
     return [finding for finding in selectors.findings_of(rollout) if not (hidden and finding.rule == blind.RULE)]
 
 
-def _refusals(read: reading.Reading) -> dict[str, str]:
+def _refusals(read: trajectory_store.Reading) -> dict[str, str]:
     """Reasons why no turn can be continued or turned into a task. Empty if they can."""
     if read.head.trajectory is None:
         return dict.fromkeys(("cannot_fork", "cannot_promote"), "The rollout still runs. Wait until it has ended.")
@@ -130,7 +130,9 @@ def _refusals(read: reading.Reading) -> dict[str, str]:
     }
 
 
-def _outcome(rollout: Rollout, siblings: list[Rollout], head: reading.Head, trajectory: Trajectory) -> dict[str, Any]:
+def _outcome(
+    rollout: Rollout, siblings: list[Rollout], head: trajectory_store.Head, trajectory: Trajectory
+) -> dict[str, Any]:
     """Content beside the transcript of a finished rollout."""
     return {
         **outcome(trajectory),
@@ -167,11 +169,11 @@ def _number(request: PageRequest, name: str) -> int:
     return found
 
 
-def _open(pk: int) -> tuple[Rollout, reading.Reading]:
+def _open(pk: int) -> tuple[Rollout, trajectory_store.Reading]:
     """A rollout with a readable trajectory. Raises NotFound, Http404."""
     rollout = selectors.get_rollout(pk)
     try:
-        return rollout, reading.of(rollout)
+        return rollout, trajectory_store.of(rollout)
     except ArtifactError as error:
         raise Http404(str(error)) from error
 

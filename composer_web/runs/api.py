@@ -12,8 +12,8 @@ from pydantic import FiniteFloat
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.ops.errors import UserError
-from composer_web.runs import axes, labels, metrics, rewards, saved_views, selectors, services, summary, text
+from composer_web.core.errors import UserError
+from composer_web.runs import axes, config_io, labels, metrics, rewards, saved_views, selectors, services, summary
 from composer_web.runs.axes import Axis
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.launch_schemas import Checked, ParsedOut, TextIn, TextOut, WriteIn
@@ -101,12 +101,12 @@ def validate(request: HttpRequest, config: RunConfig, parent: int | None = None)
 @router.post("/read", response={200: ParsedOut, 422: ErrorOut}, summary="A YAML, TOML or JSON text as a configuration")
 def read_text(request: HttpRequest, payload: TextIn) -> Any:
     """Errors name the field and the line. Makes nothing."""
-    return {"config": text.load(payload.text).model_dump(mode="json")}
+    return {"config": config_io.load(payload.text).model_dump(mode="json")}
 
 
 @router.post("/write", response={200: TextOut, 422: ErrorOut}, summary="A configuration as YAML or TOML")
 def write_text(request: HttpRequest, payload: WriteIn) -> Any:
-    return {"text": text.render(payload.config, payload.format)}
+    return {"text": config_io.render(payload.config, payload.format)}
 
 
 @router.get("/presets", response=list[PresetOut], summary="Configurations to start from")
@@ -158,8 +158,8 @@ def label(request: HttpRequest, run_id: int, payload: Labels) -> Any:
 
 
 @router.get("/{run_id}/config", response={200: TextOut, 404: ErrorOut}, summary="The configuration of a run as text")
-def get_config(request: HttpRequest, run_id: int, format: text.Format = "yaml") -> Any:
-    return {"text": text.render(selectors.get_run(run_id).configuration, format)}
+def get_config(request: HttpRequest, run_id: int, format: config_io.Format = "yaml") -> Any:
+    return {"text": config_io.render(selectors.get_run(run_id).configuration, format)}
 
 
 @router.get("/{run_id}/metrics", response={200: MetricsOut, 404: ErrorOut}, summary="Metrics as min/max/last buckets")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.ops.errors import UserError
 from composer_web.runs.comparing import flat
 from trainer.config import RewardConfig, RunConfig, TextualFeedbackConfig
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from django.db import transaction
 from django.db.models.functions import Now
 
+from composer_web.core import leases
+from composer_web.core.models import Lease
 from composer_web.env import env
-from composer_web.ops import gpus, leases
-from composer_web.ops.models import Lease
+from composer_web.quotas import gpus
 from composer_web.runs import services
 from composer_web.runs.messages import holder, lease_name, send_run
 from composer_web.runs.models import Run, RunState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import deployment_name
+from composer_web.runs.paths import deployment_name
 from trainer.inference.contract import (
     DeploymentStatus,
     EngineStatus,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from composer_web.ops.templatetags import ui
 from composer_web.runs.models import Run
 from composer_web.runs.panels import definition
+from composer_web.ui.templatetags import ui
 
 MAX_RUNS = 6
 """Equals the number of colours."""

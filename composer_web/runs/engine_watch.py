@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from trainer.inference.contract import DeploymentStatus, InferenceError, ServerHealth
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from django.db import connection
 
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.ops.errors import UserError
 from composer_web.policies.selectors import resolve
 from composer_web.runs.models import Metric, Run
 from composer_web.runs.plan import evaluation_rollouts

@@ -8,11 +8,11 @@ from typing import Any
 import django_filters as filters
 from django.db.models import Q, QuerySet
 
-from composer_web.ops.numbers import COUNT
-from composer_web.ops.sheets import Column, Columns, Row
+from composer_web.core.numbers import COUNT
 from composer_web.rollouts.exported import Table
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import Metric, MetricKey, Run
+from composer_web.ui.table_writers import Column, Columns, Row
 
 
 class MetricFilter(filters.FilterSet):

@@ -8,10 +8,10 @@ from typing import Any
 from django.db.models import CharField, Count, F, Func, QuerySet
 from django.http import HttpRequest
 
-from composer_web.ops.facets import Facet, facet, others
-from composer_web.ops.filters import strict
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import Run, RunKind
+from composer_web.ui.facets import Facet, facet, others
+from composer_web.ui.filters import strict
 
 Rows = list[tuple[str, str, int]]
 """(URL value, label, number of runs)."""

@@ -24,7 +24,8 @@ import orjson
 from channels.db import DatabaseSyncToAsync
 
 from composer_web.live.hub import INTERVAL, hub
-from composer_web.runs import marks, panels, parts, selectors, series
+from composer_web.runs import annotations as run_annotations
+from composer_web.runs import panels, parts, selectors, series
 from composer_web.runs.axes import Axis
 from composer_web.runs.series import Line, Row
 
@@ -83,7 +84,7 @@ EVERYTHING = Wanted(whole=True, marks=True, parts=ALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FeedUpdate:
     """Result of a read. None for anything not requested."""
 
     names: tuple[str, ...]
@@ -93,7 +94,7 @@ class Found:
     """HTML by name of the part."""
 
 
-def read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> Found:
+def read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> FeedUpdate:
     run = selectors.get_run(pk)
     names = tuple(key for panel in panels.headline(run.kind, run.latest) for key in panel.shown)
     lines = None
@@ -107,8 +108,8 @@ def read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> Found:
         html[OPERATORS_HEAD] = parts.html(run, HEAD, may_operate=True)
     placed: list[Mark] | None = None
     if wanted.marks:
-        placed = [(mark.x, mark.step, mark.kind, mark.text) for mark in marks.of_run(run, Axis.STEP).marks]
-    return Found(names, lines, placed, html)
+        placed = [(mark.x, mark.step, mark.kind, mark.text) for mark in run_annotations.of_run(run, Axis.STEP).marks]
+    return FeedUpdate(names, lines, placed, html)
 
 
 class Round:
@@ -202,7 +203,7 @@ class Feed:
             self.apply(found)
             await asyncio.sleep(max(0.0, round_.seconds - (time.monotonic() - began)))
 
-    def apply(self, found: Found) -> None:
+    def apply(self, found: FeedUpdate) -> None:
         """Store what was read and send the changes to the watchers."""
         told: dict[str, Any] = {}
         self._names = found.names

@@ -8,9 +8,9 @@ import django_filters as filters
 from django import forms
 from django.db.models import Q, QuerySet
 
-from composer_web.ops.numbers import ROW_ID, whole
-from composer_web.ops.tables import PutAway
+from composer_web.core.numbers import ROW_ID, whole
 from composer_web.runs.models import Run, RunKind, RunState
+from composer_web.ui.tables import PutAway
 
 DATE = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
 

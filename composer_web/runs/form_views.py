@@ -12,25 +12,25 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.numbers import ROW_ID, whole
-from composer_web.ops.pages import PageRequest, page, show
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import ROW_ID, whole
 from composer_web.policies import selectors as policies
 from composer_web.runs import selectors, services, sweeps
 from composer_web.runs import templates as kept
+from composer_web.runs.config_io import MIME, MOST_CHARACTERS, Format, load, render
 from composer_web.runs.estimate import total
 from composer_web.runs.forms import SCHEMA, RunForm
 from composer_web.runs.models import Run, RunTemplate, SweepMode
 from composer_web.runs.presets import PRESETS, Preset, preset
 from composer_web.runs.schema_form import headings
 from composer_web.runs.summary import summarise
-from composer_web.runs.text import MIME, MOST_CHARACTERS, Format, load, render
 from composer_web.tasks import selectors as tasks
+from composer_web.ui.pages import PageRequest, page, show
 from trainer.config import RunConfig, SFTConfig
 
 
 @dataclass(frozen=True)
-class Origin:
+class FormSource:
     """Source of a form's initial values: a preset, a template, or the configuration of a run. Changes are computed
     against it."""
 
@@ -50,7 +50,7 @@ class Origin:
         return "preset", self.preset.key if self.preset else ""
 
 
-def origin(data: QueryDict) -> Origin:
+def origin(data: QueryDict) -> FormSource:
     """By `parent` or `from` (a run), `template` or `preset`; the first preset when none is named.
 
     Raises NotFound, and UserError for a template of an older version whose settings are no longer understood.
@@ -58,12 +58,12 @@ def origin(data: QueryDict) -> Origin:
     source = data.get("parent") or data.get("from") or ""
     if (pk := whole(source, digits=ROW_ID)) is not None:
         run = selectors.get_run(pk)
-        return Origin(run.configuration, f"run {run.name}", run=run)
+        return FormSource(run.configuration, f"run {run.name}", run=run)
     if (pk := whole(data.get("template", ""), digits=ROW_ID)) is not None:
         template = kept.get_template(pk)
-        return Origin(services.parse_config(template.config), f"template {template.name}", template=template)
+        return FormSource(services.parse_config(template.config), f"template {template.name}", template=template)
     chosen = preset(data.get("preset", "")) or PRESETS[0]
-    return Origin(chosen.config, f"preset {chosen.title}", preset=chosen)
+    return FormSource(chosen.config, f"preset {chosen.title}", preset=chosen)
 
 
 def _options() -> dict[str, list[str]]:
@@ -107,7 +107,7 @@ def _posted(data: QueryDict) -> dict[str, str]:
     return {name: value for name, value in data.items() if isinstance(value, str)}
 
 
-def _plan(form: RunForm, warnings: list[str], source: Origin) -> dict[str, Any]:
+def _plan(form: RunForm, warnings: list[str], source: FormSource) -> dict[str, Any]:
     config = form.config if not form.errors else None
     return {
         "summary": summarise(config) if config else None,
@@ -119,7 +119,7 @@ def _plan(form: RunForm, warnings: list[str], source: Origin) -> dict[str, Any]:
 
 
 def _page(
-    request: PageRequest, form: RunForm, warnings: list[str], source: Origin, *, refused: str = "", **more: Any
+    request: PageRequest, form: RunForm, warnings: list[str], source: FormSource, *, refused: str = "", **more: Any
 ) -> HttpResponse:
     """Render the form. `refused` is the action that failed; the reasons are at the fields or in `problems`."""
     posted = request.POST if request.method == "POST" else None
@@ -179,7 +179,7 @@ def _posted_form(request: PageRequest) -> HttpResponse:
         return _page(request, form, warnings, source, refused="Nothing was made.", problems=list(error.fields.values()))
 
 
-def _do(request: PageRequest, action: str, config: RunConfig, source: Origin) -> HttpResponse:
+def _do(request: PageRequest, action: str, config: RunConfig, source: FormSource) -> HttpResponse:
     """Raises UserError."""
     match action:
         case "sweep":
@@ -206,7 +206,7 @@ def _do(request: PageRequest, action: str, config: RunConfig, source: Origin) ->
 
 
 def preview_page(
-    request: PageRequest, config: RunConfig, fields: dict[str, list[sweeps.Value]], mode: str, source: Origin
+    request: PageRequest, config: RunConfig, fields: dict[str, list[sweeps.Value]], mode: str, source: FormSource
 ) -> HttpResponse:
     """Preview every run of a sweep before creating any. Raises UserError."""
     found = sweeps.preview(config, fields, mode)

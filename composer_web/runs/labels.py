@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, UserError
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError
 from composer_web.runs.checks import check_text
 from composer_web.runs.models import RUN_LIVE, Run
 

@@ -9,8 +9,8 @@ from ninja import Schema
 from pydantic import Field
 
 from composer_web.api.schemas import Body
+from composer_web.runs.config_io import MOST_CHARACTERS
 from composer_web.runs.templates import MOST_DESCRIPTION, MOST_NAME
-from composer_web.runs.text import MOST_CHARACTERS
 from trainer.config import RunConfig
 
 

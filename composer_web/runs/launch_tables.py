@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import django_tables2 as tables
 
-from composer_web.ops.tables import STRONG, AgoColumn, NumberColumn, Table
-from composer_web.ops.templatetags import ui
 from composer_web.runs.models import Sweep
 from composer_web.runs.schema_form import headings
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ui.templatetags import ui
 
 
 class SweepTable(Table):

@@ -7,15 +7,15 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.numbers import ROW_ID, whole
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.core.errors import UserError
+from composer_web.core.numbers import ROW_ID, whole
 from composer_web.runs import comparing, panels, selectors, sweeps
 from composer_web.runs import templates as kept
 from composer_web.runs.charting import places
+from composer_web.runs.config_io import load
 from composer_web.runs.launch_tables import SweepTable
 from composer_web.runs.schema_form import headings
-from composer_web.runs.text import load
+from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 25
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from composer_web.core.errors import UserError
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.env import env
-from composer_web.ops.errors import UserError
-from composer_web.ops.models import WorkerHeartbeat
 from composer_web.policies.selectors import resolve
 from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
 

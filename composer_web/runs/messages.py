@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from composer_web.ops.models import Lease
-from composer_web.ops.outbox import enqueue
+from composer_web.core.models import Lease
+from composer_web.core.outbox import enqueue
 from composer_web.runs.models import Run
 from composer_web.runs.train_queues import pool_of, pool_queue, worker_queue
 

@@ -11,8 +11,8 @@ from django.db import models
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
-from composer_web.accounts.owned import Owned
-from composer_web.ops.history import Transition, legal_pairs, pairs
+from composer_web.accounts.scoping import Owned
+from composer_web.core.history import Transition, legal_pairs, pairs
 from composer_web.policies.models import Policy
 from trainer.config import RunConfig
 

@@ -11,21 +11,21 @@ from datetime import datetime, timedelta
 from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
-from composer_web.ops import gpus
-from composer_web.ops.models import Lease, Outbox
+from composer_web.core.models import Lease, Outbox
+from composer_web.quotas import gpus
 from composer_web.runs.messages import LOOK, STEP, TAKE, lease_name, queue_of, send_look, send_run, send_step
 from composer_web.runs.models import Run, RunState, RunTransition, TrainBatch
 
 SILENT = timedelta(seconds=15)
 """Age after which a message without effect counts as lost."""
 
-Found = tuple[Run, str, str]
+LostMessage = tuple[Run, str, str]
 """(run, problem, remedy)."""
 Sent = tuple[str, int]
 """(task, run) of a message."""
 
 
-def lost_messages(depth: Mapping[str, int] | None, *, dry_run: bool = False) -> Iterator[Found]:
+def lost_messages(depth: Mapping[str, int] | None, *, dry_run: bool = False) -> Iterator[LostMessage]:
     """Find lost messages and send them again. `depth` is the number of messages in each queue; None if the broker
     does not answer."""
     old = timezone.now() - SILENT
@@ -51,7 +51,7 @@ def _lately(old: datetime) -> set[Sent]:
     return set(rows.values_list("task", "kwargs__run_id"))
 
 
-def _unclaimed(run: Run, depth: Mapping[str, int] | None, lately: set[Sent], dry_run: bool) -> Iterator[Found]:
+def _unclaimed(run: Run, depth: Mapping[str, int] | None, lately: set[Sent], dry_run: bool) -> Iterator[LostMessage]:
     if depth is None or depth.get(queue_of(run), 0) or (TAKE, run.pk) in lately:
         return
     if run.state == RunState.QUEUED and not gpus.admitted(run):
@@ -63,7 +63,7 @@ def _unclaimed(run: Run, depth: Mapping[str, int] | None, lately: set[Sent], dry
     yield run, problem, "send again"
 
 
-def _unheard_step(run: Run, recorded: bool, old: datetime, lately: set[Sent], dry_run: bool) -> Iterator[Found]:
+def _unheard_step(run: Run, recorded: bool, old: datetime, lately: set[Sent], dry_run: bool) -> Iterator[LostMessage]:
     """Find a recorded batch that the trainer has not taken. A run on recorded sessions is also woken to look for new
     ones, because sessions become eligible over time."""
     if run.wanted_step is None or run.wanted_at is None or (STEP, run.pk) in lately or run.wanted_at > old:
@@ -77,7 +77,7 @@ def _unheard_step(run: Run, recorded: bool, old: datetime, lately: set[Sent], dr
         yield run, f"its trainer has not heard of the batch of step {run.wanted_step}", "send again"
 
 
-def _unheard_state(run: Run, lately: set[Sent], dry_run: bool) -> Iterator[Found]:
+def _unheard_state(run: Run, lately: set[Sent], dry_run: bool) -> Iterator[LostMessage]:
     if (LOOK, run.pk) in lately:
         return
     if not dry_run:

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
-from composer_web.ops.errors import Conflict, UserError
+from composer_web.core.errors import Conflict, UserError
 from composer_web.runs.checks import check_reward
 from composer_web.runs.models import Run, RunEvent, RunState
 from composer_web.runs.services import add_event

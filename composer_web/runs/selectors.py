@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from composer_web.ops.errors import NotFound
+from composer_web.core.errors import NotFound
 from composer_web.runs.models import Metric, Run, RunEvent
 
 

@@ -15,11 +15,11 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.alerts.models import Event
 from composer_web.alerts.telling import tell
+from composer_web.core.errors import Conflict, UserError, worded
+from composer_web.core.history import IllegalTransition, change_state
+from composer_web.core.outbox import enqueue
 from composer_web.env import REPOSITORY
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError, worded
-from composer_web.ops.history import IllegalTransition, change_state
-from composer_web.ops.outbox import enqueue
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import check_plays, resolve
 from composer_web.policies.services import create_child, describe_architecture
@@ -55,7 +55,7 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 def check_config(config: RunConfig) -> list[str]:
     """Run the checks that need the control plane. Returns warnings for the user. Raises UserError."""
     from composer_web.datasets.checks import check_data  # datasets and review are built on runs
-    from composer_web.review.applying import check as check_labels
+    from composer_web.review.label_rules import check as check_labels
 
     check_words(config)
     weights = resolve(config.policy)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from composer_web.core import inference
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.ops import inference
-from composer_web.ops.errors import UserError
 from composer_web.runs.models import Run
+from composer_web.runs.paths import checkpoints_folder, ranks_folder, served_weights, weights_folder
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
-from composer_web.runs.whereabouts import checkpoints_folder, ranks_folder, served_weights, weights_folder
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig, Stage
 from trainer.errors import StageError
 from trainer.inference.contract import InferenceError, InferenceRefused

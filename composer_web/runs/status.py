@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from composer_web.ops.pages import Figure
-from composer_web.ops.templatetags import ui
 from composer_web.rollouts import selectors as rollouts
 from composer_web.runs.models import Run
+from composer_web.ui.pages import Figure
+from composer_web.ui.templatetags import ui
 
 
 def figures(run: Run) -> list[Figure]:

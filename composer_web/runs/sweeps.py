@@ -15,8 +15,8 @@ from django.db.models import Count, Q, QuerySet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import NotFound, UserError
 from composer_web.live.hints import hint
-from composer_web.ops.errors import NotFound, UserError
 from composer_web.runs import services
 from composer_web.runs.comparing import flat
 from composer_web.runs.models import RUN_FINAL, RUN_LIVE, Run, Sweep, SweepMode

@@ -10,10 +10,10 @@ from django.db.models import F, QuerySet
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
-from composer_web.ops.tables import STRONG, AgoColumn, StateColumn, Table, TickColumn
-from composer_web.ops.templatetags import ui
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import eta_seconds
+from composer_web.ui.tables import STRONG, AgoColumn, StateColumn, Table, TickColumn
+from composer_web.ui.templatetags import ui
 
 DONE = mark_safe(' class="done"')
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from celery.exceptions import Reject
 
-from composer_web.ops.work import task
+from composer_web.core.work import task
 from composer_web.runs import train_worker
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
-from composer_web.ops.errors import Conflict, NotFound, UserError
+from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.runs.checks import check_text, check_words
 from composer_web.runs.comparing import flat
 from composer_web.runs.models import RunTemplate

@@ -22,9 +22,9 @@ from typing import IO, Any
 
 from django.db import connections
 
+from composer_web.core import leases
+from composer_web.core.database import DatabaseGone, survives_restart
 from composer_web.env import REPOSITORY, env
-from composer_web.ops import leases
-from composer_web.ops.database import DatabaseGone, survives_restart
 from composer_web.runs import claims
 from composer_web.runs.messages import lease_name
 from composer_web.runs.train_queues import pool_title, worker_queue

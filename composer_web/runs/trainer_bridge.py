@@ -15,13 +15,13 @@ from typing import Any, Literal, TypeVar
 
 from django.db import connections, transaction
 
+from composer_web.core import disk, leases
+from composer_web.core.artifacts import MAX_GROUP_BYTES, artifacts
+from composer_web.core.database import survives_restart
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
-from composer_web.ops import disk, leases
-from composer_web.ops.artifacts import MAX_GROUP_BYTES, artifacts
-from composer_web.ops.database import survives_restart
 from composer_web.policies.services import record_checkpoint
-from composer_web.rollouts import auditing, batches, lens, scheduling
+from composer_web.rollouts import batches, findings, lens, scheduling
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics as run_metrics
@@ -29,8 +29,8 @@ from composer_web.runs import services
 from composer_web.runs.clusters import EngineMeter
 from composer_web.runs.engine_watch import EngineWatch
 from composer_web.runs.models import Run, RunState
+from composer_web.runs.paths import deployment_name, weights_folder
 from composer_web.runs.wakes import Wakes
-from composer_web.runs.whereabouts import deployment_name, weights_folder
 from trainer.config import RLConfig
 from trainer.errors import BatchTimeout, StageError
 from trainer.learning.token_export import TrainedGroup
@@ -153,7 +153,7 @@ class DatabaseSink:
             run=self.run, step=step, values={**values, **(self._engine() if first else {})}
         )
         if first and self.run.kind == "rl":
-            survives_restart(auditing.watch)(run=self.run)
+            survives_restart(findings.watch)(run=self.run)
 
     def streams(self, trained: Sequence[TrainedGroup]) -> None:
         """Store per-token training data beside the trajectories of the step's groups, for the token lens."""

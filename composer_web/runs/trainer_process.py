@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from composer_web.core import disk, leases
+from composer_web.core.database import DatabaseGone, survives_restart
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.ops import disk, leases
-from composer_web.ops.database import DatabaseGone, survives_restart
-from composer_web.ops.errors import UserError
 from composer_web.policies.selectors import resolve
 from composer_web.runs import services
 from composer_web.runs.messages import lease_name

@@ -14,26 +14,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.filters import strict
-from composer_web.ops.numbers import row_ids
-from composer_web.ops.pages import PageRequest, act, page, rows, show
-from composer_web.runs import (
-    actions,
-    axes,
-    comparing,
-    facets,
-    labels,
-    marks,
-    panels,
-    parts,
-    saved_views,
-    selectors,
-)
+from composer_web.core.errors import UserError
+from composer_web.core.numbers import row_ids
+from composer_web.runs import actions, axes, comparing, facets, labels, panels, parts, saved_views, selectors
+from composer_web.runs import annotations as run_annotations
 from composer_web.runs.charting import charts, further, places
 from composer_web.runs.filters import RunFilter
 from composer_web.runs.models import Run
 from composer_web.runs.tables import RunTable
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import PageRequest, act, page, rows, show
 
 PER_PAGE = 25
 MAX_KEYS = 60
@@ -272,7 +262,7 @@ def run_marks(request: PageRequest, pk: int) -> HttpResponse:
     except ValueError:
         message = f"axis is one of {', '.join(axes.Axis)}"
         return JsonResponse({"error": {"code": "invalid", "message": message}}, status=422)
-    found = marks.of_run(run, axis)
+    found = run_annotations.of_run(run, axis)
     return JsonResponse({"marks": [asdict(mark) for mark in found.marks], "left_out": found.left_out})
 
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 from django.db.models import Count
 from django.utils import timezone
 
-from composer_web.ops import gpus
-from composer_web.ops.models import WorkerHeartbeat
-from composer_web.ops.presence import SILENT_SECONDS
+from composer_web.core.heartbeats import SILENT_SECONDS
+from composer_web.core.models import WorkerHeartbeat
+from composer_web.quotas import gpus
 from composer_web.runs.messages import holder, queue_of
 from composer_web.runs.models import Run, RunState, TrainBatch
 from composer_web.runs.train_queues import pool_queue, pool_title

@@ -14,9 +14,9 @@ from composer_web.accounts.services import SCOPES
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page, file_of
-from composer_web.ops.errors import NotFound
+from composer_web.core.errors import NotFound
 from composer_web.rollouts.models import Rollout
-from composer_web.tasks import importing, interchange, orders, selectors, services
+from composer_web.tasks import generation_jobs, importing, interchange, selectors, services
 from composer_web.tasks.difficulty import of_suite, prepass
 from composer_web.tasks.filters import TaskFilter
 from composer_web.tasks.generating import Wanted, request_suite
@@ -80,7 +80,7 @@ def generate(request: HttpRequest, payload: Wanted) -> Any:
 @tasks.get("/generators/orders", response=list[OrderOut], summary="What became of suites that were asked for")
 def list_orders(request: HttpRequest) -> Any:
     """Those of the last two weeks, newest first, at most 20."""
-    return orders.recent()
+    return generation_jobs.recent()
 
 
 @tasks.get(

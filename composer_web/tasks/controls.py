@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from composer_web.core import leases
 from composer_web.env import env
-from composer_web.ops import leases
 from composer_web.tasks.models import TaskVersion
 from composer_web.tasks.services import quarantine_tests, record_controls
 from sandbox.backends.choice import default_backend

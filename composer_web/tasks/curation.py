@@ -17,8 +17,8 @@ from django.db.models import Max
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, NotFound, UserError
 from composer_web.tasks.models import Split, Suite, SuiteMembership, Task, TaskChange, TaskVersion
 from composer_web.tasks.overlap import refuse_overlap
 from composer_web.tasks.reviewing import Decision, admitted, require_admitted, review

@@ -12,7 +12,7 @@ from composer_web.accounts.models import User
 from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
-from composer_web.ops.errors import NotFound, UserError
+from composer_web.core.errors import NotFound, UserError
 from composer_web.tasks import comparing, curation, reviewing, selectors
 from composer_web.tasks.curation_schemas import (
     BatchOut,

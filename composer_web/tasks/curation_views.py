@@ -12,16 +12,16 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.filters import strict
-from composer_web.ops.numbers import row_ids, whole
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import row_ids, whole
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.transcript import clip, diff_view
 from composer_web.tasks import comparing, curation, reviewing, selectors
 from composer_web.tasks.facets import LABELS, facets, unasked
 from composer_web.tasks.filters import TaskFilter
 from composer_web.tasks.models import Split, Suite, Task, TaskVersion
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import PageRequest, act, page, show
 
 MAX_FILE = 20_000
 MAX_FILES = 30

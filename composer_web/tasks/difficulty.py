@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from composer_web.accounts.models import User
-from composer_web.ops.artifacts import artifacts
+from composer_web.core.artifacts import artifacts
 from composer_web.tasks.models import Suite, TaskStatistic
 from trainer.types import Trajectory
 

@@ -7,12 +7,12 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 from pydantic import ValidationError
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
-from composer_web.tasks import interchange, orders, selectors
+from composer_web.core.errors import UserError
+from composer_web.tasks import generation_jobs, interchange, selectors
 from composer_web.tasks.api import download
 from composer_web.tasks.generating import Wanted, request_suite, rewriters, sources
 from composer_web.tasks.tables import GeneratorRunTable
+from composer_web.ui.pages import PageRequest, act, page, show
 from sandbox.tasks.generators.instructions import STYLES
 from sandbox.tasks.generators.producing import GENERATORS
 from sandbox.tasks.spec import TaskSpec
@@ -24,7 +24,7 @@ PER_PAGE = 50
 @page()
 def generator_list(request: PageRequest) -> HttpResponse:
     if request.GET.get("part") == "orders":
-        return show(request, "tasks/_orders.html", {"orders": orders.recent()})
+        return show(request, "tasks/_orders.html", {"orders": generation_jobs.recent()})
     table = GeneratorRunTable(selectors.generator_runs())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/generators.html"
@@ -32,7 +32,7 @@ def generator_list(request: PageRequest) -> HttpResponse:
         "table": table,
         "tab": "generators",
         "live": "suites",
-        "orders": orders.recent(),
+        "orders": generation_jobs.recent(),
         "chosen": request.GET.getlist("package"),
         "totals": selectors.generator_totals(),
         "packages": sorted(sources()),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from composer_web.ops.sheets import Column
 from composer_web.rollouts.exported import Table
 from composer_web.tasks import selectors
 from composer_web.tasks.filters import TaskFilter
+from composer_web.ui.table_writers import Column
 
 TASKS = Table(
     noun="Tasks",

@@ -10,11 +10,11 @@ from django.db.models import Value as Constant
 from django.db.models.expressions import Combinable
 from django.http import HttpRequest, QueryDict
 
-from composer_web.ops.facets import Facet, facet, others
-from composer_web.ops.filters import strict
 from composer_web.tasks.filters import DIFFICULTIES, RATES, SHARES, STRENGTHS, TaskFilter
 from composer_web.tasks.models import ReviewState, Split, Suite, SuiteMembership, Task
 from composer_web.tasks.selectors import tasks
+from composer_web.ui.facets import Facet, facet, others
+from composer_web.ui.filters import strict
 
 CONTROLS = {True: ("true", "passed"), False: ("false", "rejected"), None: ("none", "not run")}
 

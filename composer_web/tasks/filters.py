@@ -7,8 +7,8 @@ from typing import get_args
 import django_filters as filters
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from composer_web.ops.filters import slug_contains
 from composer_web.tasks.models import ReviewState, Split, Suite, SuiteMembership, Task, TaskReview
+from composer_web.ui.filters import slug_contains
 from sandbox.tasks.spec import Category, TaskSource
 
 CONTROLS = [("true", "passed"), ("false", "rejected"), ("none", "not run")]

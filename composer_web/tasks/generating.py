@@ -11,18 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import Project, Role, User
-from composer_web.accounts.owned import project_now
-from composer_web.ops import outbound
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
-from composer_web.ops.outbox import enqueue
+from composer_web.accounts.scoping import project_now
+from composer_web.core import safe_http
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
+from composer_web.core.outbox import enqueue
 from composer_web.policies import endpoints
 from composer_web.policies.models import Policy
 from composer_web.repositories import installing, places, tokens
 from composer_web.repositories import services as repositories
 from composer_web.repositories.building import describe, locked_packages
 from composer_web.repositories.models import Environment
-from composer_web.tasks import orders
+from composer_web.tasks import generation_jobs
 from composer_web.tasks.models import GeneratorRun, Suite
 from composer_web.tasks.overlap import drop_duplicates, store
 from composer_web.tasks.services import build_suite
@@ -59,7 +59,7 @@ def request_suite(wanted: Wanted, *, actor: User | None = None) -> None:
     """Send the order to the build workers. Raises UserError for packages that are not there, or have no history to mine."""
     _check(wanted)
     with transaction.atomic():
-        order = orders.asked(name=wanted.name, generators=wanted.generators, actor=actor)
+        order = generation_jobs.asked(name=wanted.name, generators=wanted.generators, actor=actor)
         message = {"wanted": wanted.model_dump(mode="json"), "project": project_now(), "order": order}
         enqueue("tasks.generate", message, queue="build", key=f"generate:{order}")
 
@@ -115,7 +115,7 @@ def _history(environment: Environment | None) -> tuple[Commit, ...]:
     assert environment is not None and environment.repository is not None
     repository = environment.repository
     if "://" in repository.location:
-        guard = outbound.repositories()
+        guard = safe_http.repositories()
     else:
         git.check_path(repository.location, roots=places.git_roots())
         guard = None
@@ -142,7 +142,7 @@ def carry_out(wanted: Wanted, *, project: int, order: int = 0) -> None:
     The suite, its tasks and what was tried belong to the project that the order was placed in. An order that has ended is
     left alone. Raises LeaseLost where another worker carries it out by now; then nothing is kept.
     """
-    if orders.has_ended(order):
+    if generation_jobs.has_ended(order):
         return
     libraries = Project.objects.filter(library=True, archived_at=None).values_list("pk", flat=True)
     with acting(Access(0, Role.REVIEWER, project, project, tuple(libraries))):
@@ -157,9 +157,9 @@ def _carry_out(wanted: Wanted, order: int) -> None:
         with transaction.atomic():
             suite = _kept(wanted, specs, yields)
             tasks = suite.memberships.count() if suite else 0
-            orders.ended(name=wanted.name, tasks=tasks, why="" if suite else nothing, order=order)
+            generation_jobs.ended(name=wanted.name, tasks=tasks, why="" if suite else nothing, order=order)
     except (UserError, TaskError, SandboxError, ArtifactError, OSError) as error:
-        orders.failed(name=wanted.name, why=str(error), order=order)
+        generation_jobs.failed(name=wanted.name, why=str(error), order=order)
         raise
 
 

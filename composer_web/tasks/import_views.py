@@ -8,14 +8,14 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.pages import PageRequest, act, page, show
+from composer_web.core.errors import UserError
 from composer_web.policies.selectors import references
 from composer_web.repositories.models import Environment
 from composer_web.tasks import difficulty, importing, selectors
 from composer_web.tasks.api import download
 from composer_web.tasks.models import Suite
 from composer_web.tasks.tables import TrajectoryTable
+from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
 MAX_UPLOAD = 256 << 20

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
-from composer_web.ops.artifacts import ArtifactError, artifacts
-from composer_web.ops.errors import NotFound, UserError
+from composer_web.core.artifacts import ArtifactError, artifacts
+from composer_web.core.errors import NotFound, UserError
 from composer_web.repositories.models import Environment
 from composer_web.tasks.interchange import import_folder, import_harbor
 from composer_web.tasks.models import ImportedTrajectory, Suite

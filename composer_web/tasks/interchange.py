@@ -13,7 +13,7 @@ from typing import Literal
 
 from django.utils import timezone
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.rollouts import records
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.overlap import store

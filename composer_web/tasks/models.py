@@ -9,7 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
-from composer_web.accounts.owned import Material, Owned, TaskPartManager
+from composer_web.accounts.scoping import Material, Owned, TaskPartManager
 from composer_web.repositories.models import Environment
 from sandbox.tasks.spec import TaskSpec
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.ops.errors import UserError
 from composer_web.tasks.models import TaskVersion
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.errors import TaskError

@@ -15,10 +15,10 @@ from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from composer_web.accounts.models import User
-from composer_web.accounts.owned import within
+from composer_web.accounts.scoping import within
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, UserError
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError
 from composer_web.tasks.models import Task, TaskReview, TaskVersion
 
 Decision = Literal["accept", "reject", "withdrawn"]

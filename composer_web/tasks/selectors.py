@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Count, QuerySet, Sum
 
-from composer_web.ops.errors import NotFound
+from composer_web.core.errors import NotFound
 from composer_web.tasks.difficulty import newest
 from composer_web.tasks.models import (
     GeneratorRun,

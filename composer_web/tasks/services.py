@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
+from composer_web.core.errors import Conflict, UserError
+from composer_web.core.outbox import enqueue_many
 from composer_web.live.hints import hint
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.outbox import enqueue_many
 from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
 from composer_web.tasks.overlap import drop_duplicates, refuse_overlap

@@ -7,9 +7,9 @@ from urllib.parse import quote
 import django_tables2 as tables
 from django.utils.html import format_html, format_html_join
 
-from composer_web.ops.tables import NUMBER, STRONG, AgoColumn, NumberColumn, Table, TickColumn
-from composer_web.ops.templatetags import ui
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, Task
+from composer_web.ui.tables import NUMBER, STRONG, AgoColumn, NumberColumn, Table, TickColumn
+from composer_web.ui.templatetags import ui
 
 
 class ControlsColumn(tables.Column):

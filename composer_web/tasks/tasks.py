@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from composer_web.accounts.models import DEFAULT_PROJECT
-from composer_web.ops.work import task
+from composer_web.core.work import task
 from composer_web.tasks import services
 from composer_web.tasks.models import Suite
 

@@ -7,9 +7,7 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.ops.filters import strict
-from composer_web.ops.numbers import row_ids
-from composer_web.ops.pages import PageRequest, act, page, rows, show
+from composer_web.core.numbers import row_ids
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.tables import RolloutTable
 from composer_web.rollouts.transcript import clip, diff_view
@@ -19,6 +17,8 @@ from composer_web.tasks.difficulty import of_suite
 from composer_web.tasks.filters import TaskFilter
 from composer_web.tasks.models import Split, Task
 from composer_web.tasks.tables import MemberTable, SuiteTable, TaskTable
+from composer_web.ui.filters import strict
+from composer_web.ui.pages import PageRequest, act, page, rows, show
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 PER_PAGE = 50

@@ -146,7 +146,7 @@ def _write_replicas(layout: Layout, addresses: Addresses) -> None:
 
 
 def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
-    """What every process of the product reads (`composer_web/env.py` names them)."""
+    """What every process of the product reads (`composer_web/env/settings.py` names them)."""
     return {
         "OPENCOMPOSER_DATA": str(layout.data),
         "OPENCOMPOSER_DATABASE_URL": postgres.database_url(layout.postgres_socket),

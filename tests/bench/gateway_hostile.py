@@ -26,7 +26,7 @@ HEALTH = "/api/v1/health/live"
 
 def bodies() -> Iterator[tuple[str, bytes]]:
     """Name and bytes of each hostile body, none above the bound by more than its envelope."""
-    from composer_web.gateway.wire import MAX_BODY  # the product reads its environment when it is imported
+    from composer_web.gateway.openai_types import MAX_BODY  # the product reads its environment when it is imported
 
     room = MAX_BODY - 4096
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.db import connection, transaction
 
 from composer_web.accounts.models import User
-from composer_web.ops.artifacts import artifacts
+from composer_web.core.artifacts import artifacts
 from composer_web.rollouts.models import Rollout
 from composer_web.runs.models import Run
 from sandbox.grading.report import Verdict

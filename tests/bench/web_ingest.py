@@ -90,7 +90,7 @@ def _points(pk: int, seconds: float) -> Done:
 def _rollouts(pk: int, seconds: float) -> Done:
     from django.db.models import Max
 
-    from composer_web.ops.artifacts import artifacts
+    from composer_web.core.artifacts import artifacts
     from composer_web.rollouts import services
     from composer_web.rollouts.models import Group, Rollout, RolloutState
     from composer_web.tasks.models import TaskVersion

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import random
 
+from composer_web.core.artifacts import artifacts
 from composer_web.env import REPOSITORY
-from composer_web.ops.artifacts import artifacts
 from composer_web.rollouts import lens
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group

@@ -16,15 +16,15 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
+from composer_web.core import leases
 from composer_web.env import REPOSITORY, env
 from composer_web.evals import services as evals
 from composer_web.evals.models import Evaluation
 from composer_web.evals.scoring import score
-from composer_web.ops import leases
 from composer_web.policies.services import import_base
 from composer_web.review import services as review
 from composer_web.review.questions import EXAMPLE
-from composer_web.rollouts import auditing
+from composer_web.rollouts import findings as rollout_findings
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.runs import metrics, services
@@ -32,7 +32,7 @@ from composer_web.runs.models import Metric, Run
 from composer_web.tasks import curation, reviewing
 from composer_web.tasks.models import Task
 from sandbox.grading.audit import Evidence, Severity
-from sandbox.grading.audit import Finding as Found
+from sandbox.grading.audit import Finding as AuditFinding
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.redteam import Outcome, RedTeam, Row, save
 from sandbox.grading.report import Verdict
@@ -111,7 +111,7 @@ def findings(run: Run, *, reviewer: User) -> None:
     )
     made = {
         0: [
-            Found(
+            AuditFinding(
                 rule="early-exit",
                 version=1,
                 severity=Severity.HIGH,
@@ -119,12 +119,16 @@ def findings(run: Run, *, reviewer: User) -> None:
                 evidence=(patch, place),
             )
         ],
-        1: [Found(rule="history-read", version=1, severity=Severity.MEDIUM, summary="git reflog", evidence=(place,))],
-        2: [Found(rule="bare-claim", version=1, severity=Severity.LOW, summary="claims to have run tests")],
+        1: [
+            AuditFinding(
+                rule="history-read", version=1, severity=Severity.MEDIUM, summary="git reflog", evidence=(place,)
+            )
+        ],
+        2: [AuditFinding(rule="bare-claim", version=1, severity=Severity.LOW, summary="claims to have run tests")],
     }
-    auditing.record(group=group, found=made)
+    rollout_findings.record(group=group, found=made)
     weak = Finding.objects.get(rule="bare-claim", group=group)
-    auditing.decide(finding=weak, to="dismissed", actor=reviewer, note="The message says what it did.")
+    rollout_findings.decide(finding=weak, to="dismissed", actor=reviewer, note="The message says what it did.")
     alarm = {
         "rule_version": 1,
         "severity": "medium",

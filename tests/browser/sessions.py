@@ -9,9 +9,9 @@ from typing import Any
 from django.utils import timezone
 
 from composer_web.accounts.models import User
+from composer_web.core.artifacts import artifacts
 from composer_web.gateway import configuration
 from composer_web.gateway.models import Session, SessionTurn, SignalRow
-from composer_web.ops.artifacts import artifacts
 from composer_web.policies.models import Policy
 from trainer.realtime.reading import TurnFacts
 from trainer.realtime.sessions import RecordedTurn

@@ -11,8 +11,8 @@ from composer_web.env import REPOSITORY
 from composer_web.evals import tasks
 from composer_web.evals.models import Evaluation
 from composer_web.gateway import configuration
+from composer_web.gateway.canary import compare
 from composer_web.gateway.tasks import watch
-from composer_web.gateway.watching import compare
 from composer_web.live.hints import hint
 from composer_web.policies import gate, promotion
 from composer_web.policies.models import Policy

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import deployment_name
+from composer_web.runs.paths import deployment_name
 from tests.browser import corners, seed
 from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.places import places

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from composer_web.accounts.models import User
 from composer_web.env import REPOSITORY
 from composer_web.policies.services import import_base
-from composer_web.rollouts import auditing
+from composer_web.rollouts import findings
 from composer_web.runs import metrics, services
 from composer_web.runs.models import Run
 from tests.browser import seed, walking
@@ -89,7 +89,7 @@ def test_figures_and_rules_come_with_the_first_finding(tab: Page, url: str, peop
     expect(first).to_contain_text("0")
     for step in range(1, 41):
         metrics.record(run=run, step=step, values={"behaviour/turns": 3.0 if step < 30 else 30.0})
-    assert auditing.watch(run=run) > 0
+    assert findings.watch(run=run) > 0
     expect(tab.locator("#rows")).to_contain_text("drift-turns")
     expect(first).not_to_contain_text("0")
     expect(tab.locator("#rules")).to_contain_text("By rule")

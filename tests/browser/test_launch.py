@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from composer_web.runs import services
+from composer_web.runs.config_io import load
 from composer_web.runs.models import Run, RunTemplate, Sweep
-from composer_web.runs.text import load
 from tests.browser import seed
 from tests.browser.conftest import Product
 from tests.browser.screenshots import log_in, settle

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from composer_web.policies import orders
+from composer_web.policies import measurement_jobs
 from composer_web.policies.models import MeasurementOrder, Policy
 from composer_web.repositories.models import Repository
 from tests.browser import seed
@@ -46,7 +46,7 @@ def test_a_measurement_is_watched_on_a_phone(
     expect(section.get_by_role("button", name="Stop measuring on")).to_be_visible()
     expect(section.locator("select[name=codebase]")).to_contain_text(reference)
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        orders.say(made, doing="reads the codebase", share=0.4)
+        measurement_jobs.say(made, doing="reads the codebase", share=0.4)
     expect(section.locator("#measured")).to_contain_text("reads the codebase")
     section.scroll_into_view_if_needed()
     section.screenshot(path=tmp_path / "measured.png")

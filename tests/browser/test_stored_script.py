@@ -10,8 +10,8 @@ from django.db import transaction
 from playwright.sync_api import Browser, Page, expect
 
 from composer_web.accounts.models import Project
+from composer_web.core.artifacts import artifacts
 from composer_web.gateway.models import Session
-from composer_web.ops.artifacts import artifacts
 from composer_web.review.models import Queue
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.models import Run

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from composer_web.live.hints import publish
-from composer_web.rollouts import reading, selectors, services
+from composer_web.rollouts import selectors, services, trajectory_store
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.services import pump
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
@@ -151,7 +151,7 @@ def test_two_thousand_turns_of_fifty_megabytes_scroll(operator: Page, product: P
     )
     large = selectors.trajectory(rollout).model_copy(update={"turns": turns})
     assert len(large.model_dump_json()) > 50_000_000
-    reading.record(rollout.artifact_key, large)
+    trajectory_store.record(rollout.artifact_key, large)
     page.goto(f"{product.url}/rollouts/{rollout.pk}/")
     expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
     page.evaluate(WATCH)
@@ -243,7 +243,7 @@ def test_a_rollout_is_watched_while_it_runs(operator: Page, product: Product) ->
     claim = services.claim(group_id=rollout.group_id, owner="tests@live/1", seconds=600)
     assert claim is not None
     whole = selectors.trajectory(long(product))
-    copy = reading.Growing(reading.live_prefix(rollout.group_id, rollout.sample))
+    copy = trajectory_store.Growing(trajectory_store.live_prefix(rollout.group_id, rollout.sample))
     copy.grow(whole.messages, whole.turns[:2])
     modules: list[Route] = []
     page.route(re.compile(r"/trajectory\b.*\.js$"), lambda route: modules.append(route))

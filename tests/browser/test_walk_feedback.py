@@ -19,7 +19,7 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.celery import app
 from composer_web.env import REPOSITORY, env
 from composer_web.evals.models import Evaluation
-from composer_web.gateway import beginning, routing, transcripts
+from composer_web.gateway import pipeline, routing, transcripts
 from composer_web.gateway.models import Session, SessionUse
 from composer_web.policies.services import import_base
 from composer_web.runs.models import Run
@@ -77,7 +77,7 @@ def address(people: dict[str, User], tmp_path: Path, monkeypatch: pytest.MonkeyP
     build_procedural(n_train=2, n_held_out=2)
     port = free_port()
     monkeypatch.setattr(env(), "inference_url", f"http://127.0.0.1:{port}")
-    monkeypatch.setattr(beginning, "known", transcripts.Transcripts())
+    monkeypatch.setattr(pipeline, "known", transcripts.Transcripts())
     routing._folders.clear()
     app.control.purge()  # messages of earlier tests
     product = Product(tmp_path, port, NO_PROXY="127.0.0.1")

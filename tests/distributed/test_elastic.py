@@ -216,7 +216,9 @@ class Known:
 
     def __init__(self, machines: int) -> None:
         self.waiting, self.closed, self.lost = 0, False, False
-        self._state_holder = SimpleNamespace(state=SimpleNamespace(participants=dict.fromkeys(range(nodes)), round=7))
+        self._state_holder = SimpleNamespace(
+            state=SimpleNamespace(participants=dict.fromkeys(range(machines)), round=7)
+        )
 
     def next_rendezvous(self) -> Any:
         if self.lost:

@@ -77,8 +77,8 @@ def stage(rank: int, folder: str) -> None:
     a policy with experts, whose head an engine loads."""
     worlds = {1: meshes(parallel(2)), 2: meshes(parallel(2, ep=2))}
 
-    def run(root: str, start: Path, heads: MTPConfig, sink: MemorySink, *, experts: int = 1) -> None:
-        world = worlds[experts]
+    def run(root: str, start: Path, heads: MTPConfig, sink: MemorySink, *, ep: int = 1) -> None:
+        world = worlds[ep]
         config = MidtrainConfig(
             steps=4, batch_tokens=300, source_share=0.0, parallel=world.config, mtp=heads,
             checkpoint=CheckpointConfig(every_steps=1, keep=1), optimizer=OptimizerConfig(learning_rate=1e-5, warmup_steps=0),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from composer_web.gateway import admission, transcripts, wire
+from composer_web.gateway import admission, openai_types, transcripts
 from composer_web.gateway.errors import BadRequest
 from sandbox.backends.base import EndReason, ExecResult
 from sandbox.backends.namespaces import protocol
@@ -205,7 +205,7 @@ def _delta() -> bytes:
 def chat_request(data: bytes) -> None:
     """What clients of the gateway send."""
     with contextlib.suppress(BadRequest):
-        request = wire.parse(data)
+        request = openai_types.parse(data)
         transcripts.digest(request.messages, request.offered, "salt")
         admission.wishes(request, {})
 

@@ -16,9 +16,9 @@ import jsonschema
 import pytest
 import yaml
 
-from composer_web.celery import QUEUES
+from composer_web.core.queues import QUEUES
 from composer_web.env import Env
-from composer_web.mirrors.base import KINDS, wanted
+from composer_web.env.addresses import MIRRORS, mirror_targets
 from composer_web.runs.management.commands.mirror import Command
 from scripts.stack.layout import REPOSITORY
 from trainer.inference.discovery import ReplicaSpec, fixed_replicas, replica_arguments
@@ -116,7 +116,7 @@ def test_the_profiles_add_a_trainer_and_an_inference_server_each() -> None:
     for name, service in SERVICES.items():
         for profile in service.get("profiles", []):
             by_profile.setdefault(profile, set()).add(name)
-    assert {profile: by_profile[profile] for profile in by_profile.keys() - KINDS.keys()} == {
+    assert {profile: by_profile[profile] for profile in by_profile.keys() - MIRRORS.keys()} == {
         "cpu": {"worker-train", "router", "engine"}, "gpu": {"worker-train-gpu", "inference-vllm", "vllm"},
         "gpu-engine": {"worker-train-gpu", "router", "engine-gpu"},
     }  # fmt: skip
@@ -133,9 +133,9 @@ def test_each_kind_of_mirror_is_a_service_of_its_own_profile() -> None:
         assert service["profiles"] == [kind] and service["volumes"] == SERVICES["web"]["volumes"]
         given = parser.parse_args([re.sub(r"\$\{\w+:-(.*)\}", r"\1", word) for word in service["command"][3:]])
         assert (service["command"][:3], given.kind, given.to) == (["python", "manage.py", "mirror"], kind, where)
-        assert not given.once and wanted(f"{kind}={where}")
+        assert not given.once and mirror_targets(f"{kind}={where}")
         assert re.search(rf"^{kind}(-skinny)?==", LOCK, re.MULTILINE), "the image has the tool"
-    assert {name for name in SERVICES if name.startswith("mirror-")} == {f"mirror-{kind}" for kind in KINDS}
+    assert {name for name in SERVICES if name.startswith("mirror-")} == {f"mirror-{kind}" for kind in MIRRORS}
 
 
 def test_the_gpu_profile_serves_the_contract_in_front_of_vllm_under_the_name_that_everybody_asks() -> None:

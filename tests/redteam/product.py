@@ -18,8 +18,8 @@ from pathlib import Path
 import safetensors.torch
 from django.db import connections
 
+from composer_web.core.artifacts import ArtifactError
 from composer_web.env import REPOSITORY, env
-from composer_web.ops.artifacts import ArtifactError
 from composer_web.policies.services import import_base
 from composer_web.repositories.services import register_ready
 from composer_web.rollouts import selectors, services
@@ -28,7 +28,7 @@ from composer_web.rollouts.loop import episode_loop
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import services as runs
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import weights_folder
+from composer_web.runs.paths import weights_folder
 from composer_web.tasks.services import build_suite
 from sandbox.grading.cheats.base import Script
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec

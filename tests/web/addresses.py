@@ -12,10 +12,10 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from ninja.constants import NOT_SET
 from ninja.security import HttpBearer
 
-from composer_web.accounts import owners
+from composer_web.accounts import url_resources
 from composer_web.accounts.services import SCOPES
 from composer_web.api.auth import needs
-from composer_web.api.root import api
+from composer_web.api_root import api
 from composer_web.gateway.api import GatewayToken
 
 KEY = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>|\(\?P<(?P<old>\w+)>[^()]*\)|\{(?:\w+:)?(?P<api>\w+)\}")
@@ -53,9 +53,9 @@ class Address:
         return [str(found["name"] or found["old"] or found["api"]) for found in KEY.finditer(self.route)]
 
     @property
-    def objects(self) -> list[owners.Line]:
+    def objects(self) -> list[url_resources.Line]:
         """What of a project it names. Raises NoOwner for a key that no line of the table explains."""
-        lines = [owners.line_of(self.route, key) for key in self.keys]
+        lines = [url_resources.line_of(self.route, key) for key in self.keys]
         return [line for line in lines if line is not None]
 
     def path(self, project: int) -> str | None:
@@ -63,7 +63,7 @@ class Address:
         values = dict.fromkeys(self.keys, "1") | PLAIN
         for _, key, label, field in self.objects:
             model = apps.get_model(label)
-            rows = model._base_manager.filter(**{owners.PATHS.get(label, "project_id"): project})
+            rows = model._base_manager.filter(**{url_resources.PATHS.get(label, "project_id"): project})
             found = rows.order_by("pk").values_list(field, flat=True).first()
             if found is None:
                 return None

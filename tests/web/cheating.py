@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from composer_web.ops.artifacts import artifacts
+from composer_web.core.artifacts import artifacts
 from composer_web.policies.models import Policy
 from composer_web.rollouts import quarantine, services
 from composer_web.rollouts.models import Group

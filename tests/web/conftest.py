@@ -14,13 +14,13 @@ from safetensors.numpy import save_file
 
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_token, create_user
+from composer_web.core import leases
 from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration, recording, transcripts
 from composer_web.gateway.admission import Admitted, Caller, Wishes
 from composer_web.gateway.generating import Written
+from composer_web.gateway.openai_types import ChatRequest
 from composer_web.gateway.routing import Target
-from composer_web.gateway.wire import ChatRequest
-from composer_web.ops import leases
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.runs import services

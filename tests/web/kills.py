@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.models import WorkerHeartbeat
+from composer_web.core.artifacts import artifacts
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs.messages import holder

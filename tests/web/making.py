@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from composer_web.ops import leases
-from composer_web.ops.artifacts import artifacts
+from composer_web.core import leases
+from composer_web.core.artifacts import artifacts
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import claims

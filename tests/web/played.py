@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from composer_web.ops.artifacts import artifacts
+from composer_web.core.artifacts import artifacts
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs.models import Run

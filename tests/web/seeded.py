@@ -14,14 +14,15 @@ from django.utils import timezone
 from composer_web.accounts.models import DEFAULT_PROJECT, Invitation, User
 from composer_web.accounts.services import create_token
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
 from composer_web.gateway.models import Session, SessionDraft, SessionExport, SessionUse
-from composer_web.ops.models import Quota, WorkerHeartbeat
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy
+from composer_web.quotas.models import Quota
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Draft
-from composer_web.rollouts.kept_models import Export, SavedQuery
+from composer_web.rollouts.export_models import Export, SavedQuery
 from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
 from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion

@@ -18,9 +18,9 @@ from django.utils import timezone
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.alerts import sending, services, signing, watching
 from composer_web.alerts.models import Alert, Delivery, Kind, Notice, Rule, Webhook
+from composer_web.core.errors import UserError
+from composer_web.core.models import Outbox, WorkerHeartbeat
 from composer_web.env import env
-from composer_web.ops.errors import UserError
-from composer_web.ops.models import Outbox, WorkerHeartbeat
 from composer_web.runs import metrics
 from composer_web.runs.models import Run
 from composer_web.runs.services import mark_failed, resume_run

@@ -14,8 +14,8 @@ from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token
 from composer_web.alerts import services
 from composer_web.alerts.models import Alert, Rule, Webhook
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.ops.errors import UserError
 from opencomposer.app import main
 from tests.web.cli.support import connected
 

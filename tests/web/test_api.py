@@ -14,8 +14,8 @@ from openapi_spec_validator import validate
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token, revoke_token
-from composer_web.api.root import api
-from composer_web.ops.errors import UserError
+from composer_web.api_root import api
+from composer_web.core.errors import UserError
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs import metrics, services
@@ -247,7 +247,7 @@ def test_an_open_rollout_has_no_trajectory_yet(client: Client, bearer: Bearer, r
 
 
 def test_a_lost_blob_is_said(client: Client, bearer: Bearer, filled: Run) -> None:
-    from composer_web.ops.artifacts import artifacts
+    from composer_web.core.artifacts import artifacts
 
     rollout = client.get("/api/v1/rollouts?limit=1", headers=bearer("viewer")).json()["items"][0]
     artifacts().remove_tree(f"groups/{rollout['group_id']}")

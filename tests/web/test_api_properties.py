@@ -30,7 +30,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from composer_web.accounts.services import create_token
-from composer_web.api.root import api
+from composer_web.api_root import api
 from composer_web.evals.models import Evaluation
 from composer_web.gateway.models import Session
 from composer_web.policies.models import Policy

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_web.ops.artifacts import ArtifactError, ArtifactStore
+from composer_web.core.artifacts import ArtifactError, ArtifactStore
 from sandbox.grading.report import Report, Verdict
 
 
@@ -44,7 +44,7 @@ def test_what_is_missing_damaged_or_unwritable_is_said(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("composer_web.ops.artifacts.MAX_BYTES", 1000)
+    monkeypatch.setattr("composer_web.core.artifacts.MAX_BYTES", 1000)
     store = ArtifactStore(tmp_path)
     store.put("bomb", b"\0" * 100_000)
     with pytest.raises(ArtifactError, match="cannot be read"):

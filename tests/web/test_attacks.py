@@ -21,10 +21,10 @@ from django.urls import URLPattern, URLResolver, get_resolver, resolve
 from django.urls.exceptions import Resolver404
 
 from composer_web.accounts.models import User
-from composer_web.api.root import api
-from composer_web.ops import outbound
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import UserError
+from composer_web.api_root import api
+from composer_web.core import safe_http
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import UserError
 from composer_web.policies.addresses import check_url as check_endpoint
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
@@ -110,8 +110,8 @@ INSIDE = (
 
 @pytest.mark.parametrize("host", INSIDE)
 def test_no_spelling_of_an_inner_address_passes(host: str) -> None:
-    with pytest.raises((Refused, outbound.Unreachable)):
-        outbound.check(f"https://{host}/x", Guard())
+    with pytest.raises((Refused, safe_http.Unreachable)):
+        safe_http.check(f"https://{host}/x", Guard())
     with pytest.raises(UserError):
         check_endpoint(f"https://{host}/v1")
     with pytest.raises(PackageError):

@@ -18,11 +18,11 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
 from composer_web.evals import tasks as evals
 from composer_web.evals.services import evaluate
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import UserError
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import check_plays
@@ -33,7 +33,7 @@ from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import services
 from composer_web.runs.forms import default_values
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import checkpoints_folder
+from composer_web.runs.paths import checkpoints_folder
 from composer_web.tasks.controls import run_pending
 from composer_web.tasks.difficulty import prepass
 from composer_web.tasks.models import Suite, TaskVersion

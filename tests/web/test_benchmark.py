@@ -14,15 +14,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
+from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
-from composer_web.evals import contamination, releases, standings, tasks
+from composer_web.evals import contamination, leaderboard, releases, tasks
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
 from composer_web.evals.scoring import Spent, resources
 from composer_web.evals.statistics import measure
-from composer_web.ops.errors import UserError
 from composer_web.policies.services import import_base
 from composer_web.rollouts import exports
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.export_models import Export
 from composer_web.tasks import reviewing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
@@ -102,7 +102,7 @@ def test_statistics_count_the_change() -> None:
 def test_scores_and_flags_of_a_release(first: Release) -> None:
     low = measured(first, passed=[16, 0, 4], effort="low", price=1.0)
     high = measured(first, passed=[16, 0, 12], effort="high", price=2.0)
-    board = standings.leaderboard(first)
+    board = leaderboard.leaderboard(first)
     assert [row.evaluation.pk for row in board] == [high.pk, low.pk]
     assert board[0].name == "base@0 (high)"
     assert board[0].score == pytest.approx((1 + 0 + 0.75) / 3)
@@ -112,7 +112,7 @@ def test_scores_and_flags_of_a_release(first: Release) -> None:
     assert board[1].cost == pytest.approx((2 * 10 + 1 * 1) / 1e6)
     assert [row.pareto_tokens for row in board] == [True, False]
     assert [row.pareto_cost for row in board] == [True, True]
-    flags = {standing.member.position: standing.flag for standing in standings.tasks(first)}
+    flags = {standing.member.position: standing.flag for standing in leaderboard.tasks(first)}
     assert flags == {0: "saturated", 1: "unsolved", 2: ""}
 
 
@@ -148,11 +148,11 @@ def test_a_refresh_keeps_scores_apart(first: Release) -> None:
     second = releases.publish(benchmark="bench", suite=proved("two", range(10, 12)), keep=True, unreviewed=True)
     assert (second.number, second.parent_id) == (2, first.pk)
     assert list(second.members.values_list("position", "carried")) == [(0, True), (1, False), (2, False)]
-    assert standings.leaderboard(second) == []
-    (row,) = standings.carried(second)
+    assert leaderboard.leaderboard(second) == []
+    (row,) = leaderboard.carried(second)
     assert (row.name, row.tasks) == ("base@0", 1)
     assert row.score == pytest.approx(0.25)
-    assert [r.score for r in standings.leaderboard(first)] == [pytest.approx(1.25 / 3)]
+    assert [r.score for r in leaderboard.leaderboard(first)] == [pytest.approx(1.25 / 3)]
 
 
 def test_two_reviewers_admit_what_a_release_holds(first: Release, people: dict[str, User]) -> None:
@@ -183,16 +183,16 @@ def test_three_releases_of_a_benchmark(first: Release) -> None:
     assert ids[1][0] == ids[0][2]  # neither saturated nor unsolved
     assert ids[2][:2] == [ids[1][0], ids[1][2]] and ids[2][2] not in ids[0] + ids[1]
     assert list(third.members.values_list("carried", flat=True)) == [True, True, False]
-    assert [len(standings.leaderboard(r)) for r in (first, second, third)] == [1, 1, 0]
-    (row,) = standings.carried(third)
+    assert [len(leaderboard.leaderboard(r)) for r in (first, second, third)] == [1, 1, 0]
+    (row,) = leaderboard.carried(third)
     assert (row.tasks, row.score) == (2, pytest.approx((8 + 2) / 32))
-    assert [r.score for r in standings.leaderboard(second)] == [pytest.approx(26 / 48)]
+    assert [r.score for r in leaderboard.leaderboard(second)] == [pytest.approx(26 / 48)]
 
 
 def test_a_broken_task_is_flagged(first: Release) -> None:
     member = first.members.get(position=2)
     record_controls(version=member.task_version, controls={"bundle_hash": member.task_version.bundle_hash}, ok=False)
-    assert [(s.flag, s.why) for s in standings.tasks(first)][2] == ("broken", "its controls fail now")
+    assert [(s.flag, s.why) for s in leaderboard.tasks(first)][2] == ("broken", "its controls fail now")
 
 
 def test_contamination_is_by_content(first: Release) -> None:
@@ -208,7 +208,7 @@ def test_contamination_is_by_content(first: Release) -> None:
 
 def test_frontier() -> None:
     points = {"cheap": (1.0, 0.2), "good": (3.0, 0.6), "beaten": (4.0, 0.5), "unpriced": (None, 0.9)}
-    assert standings.frontier(points) == {"cheap", "good"}
+    assert leaderboard.frontier(points) == {"cheap", "good"}
     assert resources([], price={})["cost"] is None
     assert resources([Spent(2, 1, 0, 1.0)], price={})["cost_p50"] is None
 
@@ -257,7 +257,7 @@ def test_query_counts_of_releases(first: Release, people: dict[str, User]) -> No
     releases.publish(benchmark="bench", suite=proved("two", range(10, 12)), keep=True, unreviewed=True)
     before = queries("/evals/releases/"), queries(path)
     measured(first, passed=[16, 0, 4], effort="more")
-    measured(standings.find("bench-2"), passed=[1, 2, 3])
+    measured(leaderboard.find("bench-2"), passed=[1, 2, 3])
     releases.publish(benchmark="other", suite=first.suite, unreviewed=True)
     assert (queries("/evals/releases/"), queries(path)) == before
     assert max(before) <= 14

@@ -10,7 +10,7 @@ import torch
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from composer_web.ops import leases
+from composer_web.core import leases
 from composer_web.policies.models import Policy
 from composer_web.policies.services import real_path
 from composer_web.rollouts import batches
@@ -19,9 +19,9 @@ from composer_web.rollouts.models import Group
 from composer_web.runs import services
 from composer_web.runs.clusters import clusters
 from composer_web.runs.models import Run, TrainBatch
+from composer_web.runs.paths import deployment_name, weights_folder
 from composer_web.runs.series import buckets
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
-from composer_web.runs.whereabouts import deployment_name, weights_folder
 from composer_web.tasks.models import Suite
 from sandbox.grading.outcomes import Cause, Loss
 from tests.web.making import SMALL, claim, finish, take_run, train_here

@@ -12,11 +12,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.core.errors import UserError
 from composer_web.gateway import configuration
+from composer_web.gateway.canary import Comparison, compare
 from composer_web.gateway.models import Session, SessionTurn, SignalRow
 from composer_web.gateway.tasks import watch
-from composer_web.gateway.watching import Comparison, compare
-from composer_web.ops.errors import UserError
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
 from tests.browser.sessions import in_use

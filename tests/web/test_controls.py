@@ -11,8 +11,8 @@ from django.test import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from composer_web.ops.errors import UserError
-from composer_web.ops.models import Outbox
+from composer_web.core.errors import UserError
+from composer_web.core.models import Outbox
 from composer_web.tasks import controls, selectors, services
 from composer_web.tasks.models import Suite, TaskVersion
 from composer_web.tasks.services import build_suite

@@ -15,14 +15,14 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import Conflict, NotFound, UserError
+from composer_web.core.models import Outbox
 from composer_web.datasets import choosing, guards, selectors, services
 from composer_web.datasets.models import Dataset
 from composer_web.datasets.schemas import Wanted
 from composer_web.datasets.tasks import prepare as prepare_task
 from composer_web.env import REPOSITORY
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import Conflict, NotFound, UserError
-from composer_web.ops.models import Outbox
 from composer_web.policies.models import Policy
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Quarantine, Rollout

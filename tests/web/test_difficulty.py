@@ -10,8 +10,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.core.errors import NotFound, UserError
 from composer_web.evals.models import Evaluation
-from composer_web.ops.errors import NotFound, UserError
 from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment, Repository
 from composer_web.tasks import difficulty, generating

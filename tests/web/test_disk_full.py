@@ -13,9 +13,9 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.core import disk, leases
+from composer_web.core.artifacts import ArtifactError, ArtifactStore
 from composer_web.env import REPOSITORY, env
-from composer_web.ops import disk, leases
-from composer_web.ops.artifacts import ArtifactError, ArtifactStore
 from composer_web.policies.services import import_base
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.execution import execute

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from composer_web.ops import leases
-from composer_web.ops.models import Lease, Outbox
+from composer_web.core import leases
+from composer_web.core.models import Lease, Outbox
 from composer_web.rollouts import scheduling, services, tasks
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.selectors import verdict_counts

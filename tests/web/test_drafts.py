@@ -12,10 +12,10 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import Conflict, UserError
+from composer_web.core.models import Outbox
 from composer_web.env import env
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.models import Outbox
 from composer_web.review import promoting
 from composer_web.review.models import Draft
 from composer_web.rollouts import services

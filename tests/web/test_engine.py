@@ -12,8 +12,8 @@ import safetensors.torch
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from composer_web.core import inference
 from composer_web.env import REPOSITORY, env
-from composer_web.ops import inference
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.rollouts import loop, services
@@ -21,7 +21,7 @@ from composer_web.rollouts.execution import _deployed, execute
 from composer_web.rollouts.models import Group
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
-from composer_web.runs.whereabouts import served_weights, weights_folder
+from composer_web.runs.paths import served_weights, weights_folder
 from composer_web.tasks.services import build_procedural
 from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL, train_here
@@ -163,7 +163,7 @@ def test_a_group_meets_a_wrong_choice_as_an_infrastructure_error_with_its_cause(
     ("setting", "value", "words"),
     [
         (
-            "speculate",
+            "num_speculative_tokens",
             3,
             "sampling.num_speculative_tokens is 3, and vLLM does not draft with a policy's own head; leave it empty, or",
         ),
@@ -190,8 +190,10 @@ def test_a_run_that_asks_what_vllm_cannot_do_fails_before_a_prompt_is_spent(
     assert run.state == "failed" and "the inference engine refuses this policy" in run.failure
     assert words in run.failure and "OPENCOMPOSER_INFERENCE_ENGINE=embedded" in run.failure
     assert not run.groups.exists()
+    asked = {"speculate" if setting == "num_speculative_tokens" else setting: value}
+    spec = DeploymentSpec.model_validate({"name": "x", "policy_dir": str(BASE), **asked})
     with pytest.raises(InferenceRefused, match=f"sampling.{setting}"):
-        inference.deploy(DeploymentSpec.model_validate({"name": "x", "policy_dir": str(BASE), setting: value}))
+        inference.deploy(spec)
     assert "x" not in [d.name for d in inference.health().deployments]
 
 

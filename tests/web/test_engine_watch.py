@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from composer_web.ops import inference
+from composer_web.core import inference
 from composer_web.runs import engine_watch, trainer_bridge
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run, RunEvent
+from composer_web.runs.paths import deployment_name
 from composer_web.runs.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
-from composer_web.runs.whereabouts import deployment_name
 from tests.web.making import take_run
 from trainer.errors import BatchTimeout
 from trainer.inference.contract import DeploymentStatus, EngineStatus, ServerHealth, ServerStatus

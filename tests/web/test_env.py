@@ -138,9 +138,9 @@ def test_names_of_other_parts_are_left_alone(unread: None, monkeypatch: pytest.M
 
 
 def test_weights_of_runs_lie_below_the_chosen_store(unread: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from composer_web.ops.health import _weights
     from composer_web.runs.models import Run
-    from composer_web.runs.whereabouts import weights_folder
+    from composer_web.runs.paths import weights_folder
+    from composer_web.system.health import _weights
 
     monkeypatch.setenv("OPENCOMPOSER_WEIGHT_STORE", "")
     assert weights_folder(Run(pk=7)) == f"{env().data}/weights/run-7"

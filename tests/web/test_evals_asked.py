@@ -10,9 +10,9 @@ from django.test import Client
 from composer_web.accounts.models import AuditEntry, Project, User
 from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import create_user
+from composer_web.core.models import Outbox
 from composer_web.evals import services
 from composer_web.evals.models import Evaluation
-from composer_web.ops.models import Outbox
 from composer_web.policies import gate
 from composer_web.policies.models import Policy
 from composer_web.tasks.models import Suite

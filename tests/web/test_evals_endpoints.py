@@ -13,11 +13,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.core.errors import UserError
 from composer_web.env import env
-from composer_web.evals import comparing, releases, services, sides, standings, tasks
+from composer_web.evals import behaviour_scores, comparing, leaderboard, releases, services, tasks
 from composer_web.evals.grading import side_rubric
 from composer_web.evals.models import Evaluation, Release, SideScore
-from composer_web.ops.errors import UserError
 from composer_web.policies import endpoints
 from composer_web.policies.models import Endpoint, Policy
 from composer_web.policies.selectors import references, resolve
@@ -81,18 +81,18 @@ def test_an_endpoint_over_a_release(server: ChatServer, release: Release) -> Non
     rollouts = [r for group in made.groups.all() for r in group.rollouts.all()]
     assert all(r.read_tokens and r.read_tokens > r.total_tokens and r.cached_tokens == 0 for r in rollouts)
     assert made.results["cost"] == pytest.approx(sum(r.read_tokens * 2 + 21 * 10 for r in rollouts) / 1e6)
-    assert made.sides[sides.EAGER]["mean"] == 1.0
+    assert made.sides[behaviour_scores.EAGER]["mean"] == 1.0
     server.model = solver(SPECS, more={"notes.md": "I was here\n"})
     eager = carried_out(release, "remote")
-    assert (eager.results["pass1"], eager.sides[sides.EAGER]["mean"]) == (1.0, 0.0)
+    assert (eager.results["pass1"], eager.sides[behaviour_scores.EAGER]["mean"]) == (1.0, 0.0)
     assert SideScore.objects.filter(evaluation=eager).first().detail == {"files": ["notes.md"]}  # type: ignore[union-attr]
     heeded = carried_out(release, "remote", interrupt=True, samples=1)
-    assert (heeded.results["pass1"], heeded.sides[sides.INTERRUPTED]["mean"]) == (1.0, 1.0)
-    first, second = standings.leaderboard(release)
+    assert (heeded.results["pass1"], heeded.sides[behaviour_scores.INTERRUPTED]["mean"]) == (1.0, 1.0)
+    first, second = leaderboard.leaderboard(release)
     assert {first.name, second.name} == {"remote (high)", "remote (low)"}
     by_name = {row.name: row for row in (first, second)}
-    assert by_name["remote (low)"].sides[sides.INTERRUPTED]["mean"] == 1.0
-    assert all(not standing.lost and standing.verdicts == 4 for standing in standings.tasks(release))
+    assert by_name["remote (low)"].sides[behaviour_scores.INTERRUPTED]["mean"] == 1.0
+    assert all(not standing.lost and standing.verdicts == 4 for standing in leaderboard.tasks(release))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -141,7 +141,7 @@ def test_a_rubric_grades_through_any_endpoint(server: ChatServer, release: Relea
         grader.model = lambda request: completion(request, "no JSON at all")
         SideScore.objects.filter(evaluation=made).delete()
         again = carried_out(release, "remote", samples=1, grader="grader", effort="x")
-        assert set(again.sides) <= {sides.EAGER, *made.sides}
+        assert set(again.sides) <= {behaviour_scores.EAGER, *made.sides}
     with pytest.raises(UserError, match="no endpoint 'nobody'"):
         services.set_grader(evaluation=made, grader="nobody")
 

@@ -12,14 +12,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.core.errors import Conflict, UserError
 from composer_web.evals.models import Evaluation
 from composer_web.evals.services import create_evaluation, mark_finished, mark_running
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.templatetags import ui
 from composer_web.policies import gate, promotion
 from composer_web.policies.models import Policy, Promotion
 from composer_web.policies.services import record_checkpoint
 from composer_web.tasks.models import Suite
+from composer_web.ui.templatetags import ui
 
 pytestmark = pytest.mark.django_db
 

@@ -11,12 +11,12 @@ import pytest
 from django.db import transaction
 from django.test import Client
 
-from composer_web.accounts import owners
+from composer_web.accounts import url_resources
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import DEFAULT_PROJECT, Project, Role, User
 from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import create_token, create_user
-from composer_web.api.root import api
+from composer_web.api_root import api
 from composer_web.policies.models import Policy
 from tests.browser import seed
 from tests.web.addresses import Address, operations, pages
@@ -89,7 +89,7 @@ def is_open(address: Address) -> bool:
 
 
 def test_every_address_has_a_rule() -> None:
-    """A new address fails here until `accounts.owners` says what it is about, and `page` or `needs` who may."""
+    """A new address fails here until `accounts.url_resources` says what it is about, and `page` or `needs` who may."""
     described = {
         f"{m.upper()} {p.lstrip('/')}" for p, found in api.get_openapi_schema()["paths"].items() for m in found
     }
@@ -98,7 +98,7 @@ def test_every_address_has_a_rule() -> None:
     for address in all_addresses():
         try:
             assert is_open(address) or address.objects is not None
-        except owners.NoOwner as error:
+        except url_resources.NoOwner as error:
             wrong.append(str(error))
     assert not wrong, "\n".join(wrong)
     assert len(all_addresses()) > 250
@@ -174,7 +174,7 @@ def test_a_member_does_what_his_role_allows(world: dict[str, User]) -> None:
 def test_who_is_in_no_project_gets_nothing(world: dict[str, User]) -> None:
     nowhere, wrong = client(world["nowhere"]), []
     for address in all_addresses():
-        if is_open(address) or owners.installation(address.route) or address.own:
+        if is_open(address) or url_resources.installation(address.route) or address.own:
             continue
         status, text = tried(nowhere, address)
         if status not in (403, 404, 405) or SECRET in text:

@@ -17,11 +17,11 @@ from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import DEFAULT_PROJECT, Membership, Project, User
 from composer_web.accounts.projects import create_project
 from composer_web.accounts.services import create_token
+from composer_web.core.errors import UserError
 from composer_web.evals.models import Evaluation
-from composer_web.ops.errors import UserError
 from composer_web.rollouts import exports
+from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.exported import TABLES, table
-from composer_web.rollouts.kept_models import Export
 from composer_web.rollouts.models import Finding
 from composer_web.runs.models import Metric, Run
 from composer_web.tasks.models import Task

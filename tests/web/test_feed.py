@@ -133,7 +133,7 @@ def test_whoever_joins_whenever_holds_what_a_fresh_read_gives(draft: Run, happen
         assert page.marks == [list(mark) for mark in fresh.marks]
 
 
-def _rows(found: feeds.Found, name: str) -> list[series.Row]:
+def _rows(found: feeds.FeedUpdate, name: str) -> list[series.Row]:
     assert found.lines is not None
     return found.lines[name].rows if name in found.lines else []
 

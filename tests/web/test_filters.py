@@ -9,11 +9,11 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.ops.errors import UserError
-from composer_web.ops.filters import WrongFilter
+from composer_web.core.errors import UserError
 from composer_web.rollouts import exports
+from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.exported import TABLES
-from composer_web.rollouts.kept_models import Export
+from composer_web.ui.filters import WrongFilter
 
 pytestmark = pytest.mark.django_db
 LISTS = {

@@ -6,14 +6,14 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.rollouts import auditing, selectors, services
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import Conflict, UserError
+from composer_web.rollouts import findings, selectors, services
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.runs.metrics import record_many
 from composer_web.runs.models import Run
 from sandbox.grading.audit import Evidence, Severity
-from sandbox.grading.audit import Finding as Found
+from sandbox.grading.audit import Finding as AuditFinding
 from tests.web import cheating
 from tests.web.cheating import finish
 from trainer.types import TrainGroup
@@ -65,9 +65,9 @@ def test_a_losing_cheat_stays_in_its_group(groups: list[Group], people: dict[str
     made = artifacts().get_model(group.train_key, TrainGroup)
     assert [round(s.advantages[-1], 4) for s in made.samples] == [-0.3333, -0.3333, 0.6667]
     assert group.mean_reward == pytest.approx(1 / 3)
-    assert auditing.audit_run(run=group.run, everything=True)["changed"] == 0
+    assert findings.audit_run(run=group.run, everything=True)["changed"] == 0
     lost = found.get(rollout__sample=0)
-    auditing.decide(finding=lost, to="confirmed", actor=people["reviewer"])
+    findings.decide(finding=lost, to="confirmed", actor=people["reviewer"])
     group.refresh_from_db()
     assert rewards(group) == [0.0, 1.0], "a person may still take it out"
 
@@ -98,11 +98,11 @@ def test_dismissing_brings_the_rollout_back_into_training(groups: list[Group], p
     group = finish(groups[0], {1: True})
     finding = Finding.objects.get(group=group)
     before = group.train_key
-    auditing.decide(finding=finding, to="dismissed", actor=people["reviewer"], note="asked for in the task")
+    findings.decide(finding=finding, to="dismissed", actor=people["reviewer"], note="asked for in the task")
     group.refresh_from_db()
     assert rewards(group) == [0.0, 1.0, 0.0, 1.0] and group.mean_reward == 0.5 and group.train_key != before
     assert histories(Quarantine.objects.get()) == [("", "active", "auditor"), ("active", "lifted", "reviewer")]
-    auditing.decide(finding=finding, to="confirmed", actor=people["operator"])
+    findings.decide(finding=finding, to="confirmed", actor=people["operator"])
     group.refresh_from_db()
     assert rewards(group) == [0.0, 0.0, 1.0]
     assert histories(finding) == [
@@ -117,7 +117,7 @@ def test_what_was_trained_stays_as_it_was_trained(groups: list[Group], people: d
     group = finish(groups[0], {1: True})
     services.consume(run=group.run, group_ids=[group.pk], step=1)
     before = group.train_key
-    auditing.decide(finding=Finding.objects.get(group=group), to="dismissed", actor=people["reviewer"])
+    findings.decide(finding=Finding.objects.get(group=group), to="dismissed", actor=people["reviewer"])
     group.refresh_from_db()
     assert (
         group.train_key == before
@@ -128,10 +128,12 @@ def test_what_was_trained_stays_as_it_was_trained(groups: list[Group], people: d
 
 def test_confirming_a_weak_finding_quarantines(groups: list[Group], people: dict[str, User]) -> None:
     group = finish(groups[0], {})
-    weak = Found(rule="bare-claim", version=1, severity=Severity.LOW, summary="x", evidence=(Evidence(source="text"),))
-    auditing.record(group=group, found={3: [weak]})
+    weak = AuditFinding(
+        rule="bare-claim", version=1, severity=Severity.LOW, summary="x", evidence=(Evidence(source="text"),)
+    )
+    findings.record(group=group, found={3: [weak]})
     assert not Quarantine.objects.exists()
-    auditing.decide(finding=Finding.objects.get(group=group), to="confirmed", actor=people["reviewer"])
+    findings.decide(finding=Finding.objects.get(group=group), to="confirmed", actor=people["reviewer"])
     group.refresh_from_db()
     assert rewards(group) == [0.0, 0.0, 0.0] and Quarantine.objects.filter(state="active").count() == 1
 
@@ -139,22 +141,22 @@ def test_confirming_a_weak_finding_quarantines(groups: list[Group], people: dict
 def test_a_language_model_never_quarantines_by_itself(groups: list[Group], people: dict[str, User]) -> None:
     group = finish(groups[0], {})
     rollout = Rollout.objects.get(group=group, sample=0)
-    said = Found(rule="judge-lookup", version=1, severity=Severity.HIGH, summary="says so")
-    auditing.judged(rollout=rollout, found=[said])
+    said = AuditFinding(rule="judge-lookup", version=1, severity=Severity.HIGH, summary="says so")
+    findings.judged(rollout=rollout, found=[said])
     finding = Finding.objects.get(source="judge")
     assert not Quarantine.objects.exists()
-    auditing.decide(finding=finding, to="confirmed", actor=people["reviewer"])
+    findings.decide(finding=finding, to="confirmed", actor=people["reviewer"])
     assert selectors.in_quarantine(rollout)
 
 
 def test_decisions_that_cannot_be(groups: list[Group], people: dict[str, User]) -> None:
     finding = Finding.objects.get(group=finish(groups[0], {1: True}))
     with pytest.raises(Conflict, match="open and cannot become open"):
-        auditing.decide(finding=finding, to="open", actor=people["reviewer"])
+        findings.decide(finding=finding, to="open", actor=people["reviewer"])
     with pytest.raises(UserError, match="not 'gone'"):
-        auditing.decide(finding=finding, to="gone", actor=people["reviewer"])  # type: ignore[arg-type]
+        findings.decide(finding=finding, to="gone", actor=people["reviewer"])  # type: ignore[arg-type]
     with pytest.raises(UserError, match="2000"):
-        auditing.decide(finding=finding, to="dismissed", actor=people["reviewer"], note="x" * 2001)
+        findings.decide(finding=finding, to="dismissed", actor=people["reviewer"], note="x" * 2001)
 
 
 # --- audited again ----------------------------------------------------------------------------------------------
@@ -163,10 +165,10 @@ def test_decisions_that_cannot_be(groups: list[Group], people: dict[str, User]) 
 def test_auditing_again_changes_nothing(groups: list[Group]) -> None:
     group = finish(groups[0], {1: True})
     before = list(Finding.objects.values())
-    assert auditing.audit_run(run=group.run) == {"groups": 0, "changed": 0, "unreadable": 0}, (
+    assert findings.audit_run(run=group.run) == {"groups": 0, "changed": 0, "unreadable": 0}, (
         "the same rules have read it"
     )
-    counts = auditing.audit_run(run=group.run, everything=True)
+    counts = findings.audit_run(run=group.run, everything=True)
     assert counts == {"groups": 1, "changed": 0, "unreadable": 0}
     assert list(Finding.objects.values()) == before
 
@@ -176,11 +178,11 @@ def test_other_rules_find_dismiss_and_reopen(groups: list[Group], people: dict[s
     group.audited_with = "older"
     group.save(update_fields=["audited_with"])
     finding = Finding.objects.get(group=group)
-    old = Found(rule="gone-rule", version=1, severity=Severity.HIGH, summary="an older rule")
-    auditing.record(group=group, found={3: [old], 1: [as_found(finding)]})
+    old = AuditFinding(rule="gone-rule", version=1, severity=Severity.HIGH, summary="an older rule")
+    findings.record(group=group, found={3: [old], 1: [as_found(finding)]})
     assert Quarantine.objects.filter(state="active").count() == 2
-    auditing.decide(finding=finding, to="dismissed", actor=people["reviewer"])
-    auditing.audit_run(run=group.run, everything=True)
+    findings.decide(finding=finding, to="dismissed", actor=people["reviewer"])
+    findings.audit_run(run=group.run, everything=True)
     finding.refresh_from_db()
     assert finding.state == "dismissed", "the same evidence does not come back"
     gone = Finding.objects.get(rule="gone-rule")
@@ -189,14 +191,14 @@ def test_other_rules_find_dismiss_and_reopen(groups: list[Group], people: dict[s
     other = as_found(finding).model_copy(
         update={"version": 9, "evidence": (Evidence(source="call", turn=3, excerpt="new"),)}
     )
-    auditing.record(group=group, found={1: [other]})
+    findings.record(group=group, found={1: [other]})
     finding.refresh_from_db()
     assert finding.state == "open" and finding.rule_version == 9 and finding.evidence[0]["turn"] == 3
     assert finding.decided_by is None and selectors.in_quarantine(finding.rollout)  # type: ignore[arg-type]
 
 
-def as_found(finding: Finding) -> Found:
-    return Found(
+def as_found(finding: Finding) -> AuditFinding:
+    return AuditFinding(
         rule=finding.rule,
         version=finding.rule_version,
         severity=Severity(finding.severity),
@@ -209,10 +211,10 @@ def as_found(finding: Finding) -> Found:
 def test_a_confirmed_finding_keeps_what_was_confirmed(groups: list[Group], people: dict[str, User]) -> None:
     group = finish(groups[0], {1: True})
     finding = Finding.objects.get(group=group)
-    auditing.decide(finding=finding, to="confirmed", actor=people["reviewer"])
+    findings.decide(finding=finding, to="confirmed", actor=people["reviewer"])
     other = as_found(finding).model_copy(update={"version": 9, "summary": "else"})
-    auditing.record(group=group, found={1: [other]})
-    auditing.record(group=group, found={1: []})
+    findings.record(group=group, found={1: [other]})
+    findings.record(group=group, found={1: []})
     finding.refresh_from_db()
     assert (finding.state, finding.rule_version) == ("confirmed", 1)
 
@@ -233,7 +235,7 @@ def test_a_task_that_invites_cheating_is_set_aside(groups: list[Group], people: 
     Group.objects.filter(run=run, state="dispatched").update(state="dropped")
     services.pump(run_id=run.pk)
     assert spare[0] not in set(Group.objects.filter(run=run).values_list("task_version_id", flat=True))
-    auditing.decide(finding=finding, to="dismissed", actor=people["reviewer"])
+    findings.decide(finding=finding, to="dismissed", actor=people["reviewer"])
     assert Quarantine.objects.get(task_version=group.task_version).state == "lifted"
 
 
@@ -264,8 +266,8 @@ def test_a_run_that_cheats_too_much_is_paused_once(groups: list[Group], people: 
 def test_behaviour_that_moves_raises_an_alarm_once(running: Run) -> None:
     points = [(step, "behaviour/comment_share", 0.02 if step <= 6 else 0.6) for step in range(1, 13)]
     record_many(run=running, rows=[*points, *((s, "behaviour/turns", 4.0) for s in range(1, 13))])
-    assert auditing.watch(run=running) == 1
-    assert auditing.watch(run=running) == 0
+    assert findings.watch(run=running) == 1
+    assert findings.watch(run=running) == 0
     finding = Finding.objects.get(subject="run")
     assert (finding.rule, finding.source, finding.task_version) == ("drift-comments", "monitor", None)
     assert "Reasoning moves into code comments" in finding.summary and finding.key.startswith("step-")
@@ -300,7 +302,7 @@ def test_a_finding_has_its_subject(groups: list[Group]) -> None:
 )
 def test_a_decided_finding_is_frozen(groups: list[Group], people: dict[str, User], change: dict[str, object]) -> None:
     finding = Finding.objects.get(group=finish(groups[0], {1: True}))
-    auditing.decide(finding=finding, to="confirmed", actor=people["reviewer"])
+    findings.decide(finding=finding, to="confirmed", actor=people["reviewer"])
     with pytest.raises(IntegrityError), transaction.atomic():
         Finding.objects.filter(pk=finding.pk).update(**change)
 

@@ -13,8 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
-from composer_web.ops.models import Outbox
-from composer_web.rollouts import auditing, judging
+from composer_web.core.models import Outbox
+from composer_web.rollouts import findings, llm_judge
 from composer_web.rollouts.models import Finding, Group, Rollout
 from composer_web.tasks.models import Task
 from sandbox.grading.audit.judge import Endpoint, Judge
@@ -180,24 +180,26 @@ def test_the_judge_reads_stored_rollouts_once(groups: list[Group]) -> None:
     server = Server()
     try:
         server.reply = lambda r: (200, completion(answers(r, tampering=("yes", 0, "os._exit(0)"))))
-        judge = Judge(Endpoint(server.url, "model-a", timeout=20.0), cache=judging.ArtifactCache())
-        assert judging.judge_rollout(rollout=rollout, judge=judge) == 1
-        assert judging.judge_rollout(rollout=rollout, judge=judge) == 0
+        judge = Judge(Endpoint(server.url, "model-a", timeout=20.0), cache=llm_judge.ArtifactCache())
+        assert llm_judge.judge_rollout(rollout=rollout, judge=judge) == 1
+        assert llm_judge.judge_rollout(rollout=rollout, judge=judge) == 0
     finally:
         server.close()
     assert len(server.requests) == 1
     finding = Finding.objects.get(source="judge")
     assert (finding.rule, finding.severity, finding.evidence[0]["turn"]) == ("judge-tampering", "medium", 0)
-    auditing.audit_run(run=group.run, everything=True)
+    findings.audit_run(run=group.run, everything=True)
     finding.refresh_from_db()
     assert finding.state == "open", "the rules do not speak for the judge"
 
 
 def test_the_draw_of_the_judge_is_fixed() -> None:
-    drawn = [judging.chosen(pk, 0.25) for pk in range(4000)]
-    assert drawn == [judging.chosen(pk, 0.25) for pk in range(4000)]
+    drawn = [llm_judge.chosen(pk, 0.25) for pk in range(4000)]
+    assert drawn == [llm_judge.chosen(pk, 0.25) for pk in range(4000)]
     assert 0.2 < sum(drawn) / 4000 < 0.3
-    assert not any(judging.chosen(pk, 0.0) for pk in range(100)) and all(judging.chosen(pk, 1.0) for pk in range(100))
+    assert not any(llm_judge.chosen(pk, 0.0) for pk in range(100)) and all(
+        llm_judge.chosen(pk, 1.0) for pk in range(100)
+    )
 
 
 def test_without_a_judge_the_command_says_what_to_set(groups: list[Group]) -> None:

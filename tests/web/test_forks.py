@@ -13,11 +13,11 @@ from django.test import Client
 from django.utils import timezone
 
 from composer_web.accounts.models import User
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY, env
 from composer_web.evals.models import Evaluation
 from composer_web.evals.services import create_evaluation, mark_running
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import UserError
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.rollouts import execution, forks, loop, selectors, services

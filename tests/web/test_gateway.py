@@ -21,7 +21,7 @@ from django.db import connections
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_token, create_user, revoke_token
 from composer_web.env import REPOSITORY, env
-from composer_web.gateway import beginning, configuration, generating, recording, routing, transcripts
+from composer_web.gateway import configuration, generating, pipeline, recording, routing, transcripts
 from composer_web.gateway.models import Session
 from composer_web.policies import endpoints, promotion
 from composer_web.policies.models import Policy
@@ -71,7 +71,7 @@ def gateway(db: None, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(env(), "inference_url", engine.url)
     routing._folders.clear()
-    monkeypatch.setattr(beginning, "known", transcripts.Transcripts())
+    monkeypatch.setattr(pipeline, "known", transcripts.Transcripts())
     owner = create_user(username="agent", password="correct horse battery", role=Role.VIEWER)
     _, secret = create_token(user=owner, name="agent", scopes=["gateway"])
     server = Server(
@@ -348,7 +348,7 @@ def test_the_canary_has_its_share_and_a_rollback_counts_at_once(promoted: Gatewa
 def test_an_engine_that_is_away_is_said_within_the_deadline(promoted: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     configuration.change(values={"answer_seconds": 1.0})
     monkeypatch.setattr(env(), "inference_url", "http://127.0.0.1:9")
-    monkeypatch.setattr(beginning.Here, "_all", type(beginning.Here._all)())
+    monkeypatch.setattr(pipeline.Here, "_all", type(pipeline.Here._all)())
     began = time.monotonic()
     with pytest.raises(openai.InternalServerError) as away:
         promoted.client().chat.completions.create(messages=MESSAGES, model="production")
@@ -368,19 +368,19 @@ class Lookups:
 def lookups(promoted: Gateway, monkeypatch: pytest.MonkeyPatch) -> Lookups:
     promoted.client().chat.completions.create(messages=MESSAGES, **GREEDY)  # from here on it is known how it ends
     found = Lookups(threading.Event())
-    really_ask, really_admit = generating._ask, beginning._admit
+    really_ask, really_admit = generating._ask, pipeline._admit
 
     async def ask(*given: Any) -> Any:
         found.asked.set()
         return await really_ask(*given)
 
-    def admit(came: beginning.Came) -> Any:
+    def admit(came: pipeline.Came) -> Any:
         assert not found.waits or found.asked.wait(60), "the engine is asked after the look-up only"
         found.before()
         return really_admit(came)
 
     monkeypatch.setattr(generating, "_ask", ask)
-    monkeypatch.setattr(beginning, "_admit", admit)
+    monkeypatch.setattr(pipeline, "_admit", admit)
     return found
 
 

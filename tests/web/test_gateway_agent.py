@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from composer_web.core.artifacts import artifacts
 from composer_web.gateway import configuration
 from composer_web.gateway.models import Session
-from composer_web.ops.artifacts import artifacts
 from sandbox.tasks.generators.procedural import generate
 from tests.web import test_gateway
 from tests.web.test_gateway import Gateway

@@ -14,13 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token
 from composer_web.asgi import answers, application, http
-from composer_web.gateway import admission, configuration, standing
+from composer_web.gateway import admission, configuration, token_lookup
 from composer_web.gateway.errors import RateLimited, Unauthenticated
 from composer_web.gateway.handler import PATH
-from composer_web.gateway.wire import MAX_BODY, parse
-from composer_web.ops.prometheus import latency
+from composer_web.gateway.openai_types import MAX_BODY, parse
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
+from composer_web.system.prometheus import latency
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ASK: dict[str, Any] = {"model": "production", "messages": [{"role": "user", "content": "hello"}]}
@@ -96,7 +96,7 @@ async def test_a_fault_of_ours_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch
     def broken(*_: object) -> None:
         raise RuntimeError("a secret path")
 
-    monkeypatch.setattr("composer_web.gateway.beginning.parse", broken)
+    monkeypatch.setattr("composer_web.gateway.pipeline.parse", broken)
     transport = httpx.ASGITransport(app=application, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.post(PATH, json=ASK)
@@ -115,8 +115,8 @@ def test_admission_asks_little_and_remembers_no_right(
         return admission.admit(request, f"Bearer {secret}", admission.Wishes("s", False, ""))
 
     read: list[dict[str, object]] = []
-    row = standing._row
-    monkeypatch.setattr(standing, "_row", lambda given: (read.append(given), row(given))[1])
+    row = token_lookup._row
+    monkeypatch.setattr(token_lookup, "_row", lambda given: (read.append(given), row(given))[1])
     admit()
     with CaptureQueriesContext(connection) as others:
         assert admit().target.policy_id == policy.pk

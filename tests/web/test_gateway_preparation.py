@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from composer_web.gateway.errors import BadRequest, RateLimited, Unavailable
+from composer_web.gateway.openai_types import MAX_BODY, MAX_VALUES, parse
 from composer_web.gateway.preparation import Preparation
-from composer_web.gateway.wire import MAX_BODY, MAX_VALUES, parse
 from tests.web.test_gateway import Gateway, engine, gateway, promoted
 
 __all__ = ["engine", "gateway", "promoted"]  # fixtures

@@ -16,14 +16,14 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from composer_web.accounts.models import DEFAULT_PROJECT, ApiToken, AuditEntry, Project, User
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration, exporting, recording, selectors, transcripts
 from composer_web.gateway.generating import Reader, Written
 from composer_web.gateway.models import Session, SessionTurn, SignalRow
+from composer_web.gateway.openai_types import ChatRequest
 from composer_web.gateway.redaction import redactor
-from composer_web.gateway.wire import ChatRequest
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import UserError
 from composer_web.policies.models import Policy
 from sandbox.harness.types import ToolCall
 from sandbox.tasks.formats import atif

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from composer_web.accounts.models import User
+from composer_web.core import leases
 from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration, recording
+from composer_web.gateway.canary import watch_canary
 from composer_web.gateway.models import Session, SignalRow
 from composer_web.gateway.training import GuardBroken, SessionGroupSource
-from composer_web.gateway.watching import watch_canary
-from composer_web.ops import leases
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
 from composer_web.policies.services import record_checkpoint

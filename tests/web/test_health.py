@@ -11,9 +11,9 @@ from django.test import Client
 from django.utils import timezone
 
 from composer_web.accounts.models import User
+from composer_web.core.models import Lease, Outbox, WorkerHeartbeat
 from composer_web.env import env
-from composer_web.ops import health
-from composer_web.ops.models import Lease, Outbox, WorkerHeartbeat
+from composer_web.system import health
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ from django.db import IntegrityError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from composer_web.ops.history import IllegalTransition, change_state
+from composer_web.core.history import IllegalTransition, change_state
 from composer_web.runs.models import RUN_LEGAL, Run, RunState, RunTransition
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.repositories import services as repositories
 from composer_web.repositories.models import Environment
 from composer_web.tasks import importing, interchange

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import UserError
-from composer_web.ops.templatetags.ui import num
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import UserError
 from composer_web.policies.models import Policy
 from composer_web.review import services as review
 from composer_web.review.models import Queue, QueueItem
@@ -25,6 +24,7 @@ from composer_web.rollouts.selectors import in_quarantine
 from composer_web.runs import services
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
+from composer_web.ui.templatetags.ui import num
 from tests.web.conftest import PASSWORD
 from tests.web.helpers import as_read
 from tests.web.making import SMALL, claim, finish

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from composer_web.ops import leases
+from composer_web.core import leases
 from composer_web.policies.models import Policy
 from composer_web.rollouts.models import Group
 from composer_web.runs import services

@@ -7,8 +7,8 @@ import threading
 import pytest
 from django.db import connections, transaction
 
-from composer_web.ops import leases
-from composer_web.ops.models import Lease
+from composer_web.core import leases
+from composer_web.core.models import Lease
 from tests.web.helpers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)

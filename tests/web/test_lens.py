@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.ops import leases
-from composer_web.ops.artifacts import artifacts
-from composer_web.rollouts import lens, reading, selectors
+from composer_web.core import leases
+from composer_web.core.artifacts import artifacts
+from composer_web.rollouts import lens, selectors, trajectory_store
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run, RunEvent
@@ -151,7 +151,7 @@ def test_a_turn_has_its_own_tokens_and_what_its_tools_answered(control: RunContr
         Turn(index=2, segment=1, text="", token_start=5, token_end=9),
     )
     made = short.model_copy(update={"turns": turns, "segments": (long(50), long(12))})
-    read = reading.in_memory(made)
+    read = trajectory_store.in_memory(made)
     assert lens.span_of_turn(read, 0) == lens.Span(0, 10, 30)
     assert lens.span_of_turn(read, 1) == lens.Span(0, 30, 50)
     assert lens.span_of_turn(read, 2) == lens.Span(1, 5, 12)

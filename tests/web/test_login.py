@@ -19,7 +19,7 @@ from django.test import Client
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_user
 from composer_web.env import env
-from composer_web.ops import health
+from composer_web.system import health
 from tests.web import oidc_provider
 from tests.web.conftest import PASSWORD
 

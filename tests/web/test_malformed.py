@@ -13,7 +13,7 @@ Bearer = Callable[..., dict[str, str]]
 
 def uploads() -> list[str]:
     """Every operation of the API that takes a form with a file."""
-    from composer_web.api.root import api
+    from composer_web.api_root import api
 
     return [
         path

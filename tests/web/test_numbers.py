@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from composer_web.ops.numbers import ROW_ID, row_ids, whole
+from composer_web.core.numbers import ROW_ID, row_ids, whole
 
 
 @pytest.mark.parametrize("text", ["", " 7", "-1", "+1", "1.0", "1e3", "0x1", "²", "Ⅷ", "1_000", "1" * 10, "NaN"])

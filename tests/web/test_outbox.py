@@ -12,9 +12,9 @@ from django.db import connections, transaction
 from kombu import pools
 
 from composer_web.celery import app
+from composer_web.core import outbox
+from composer_web.core.models import Outbox
 from composer_web.env import env
-from composer_web.ops import outbox
-from composer_web.ops.models import Outbox
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
-from composer_web.ops.models import Outbox
+from composer_web.core.models import Outbox
 from composer_web.repositories import services as repositories
 from composer_web.repositories.building import locked_packages
 from composer_web.repositories.models import Environment

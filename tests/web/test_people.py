@@ -21,8 +21,8 @@ from composer_web.accounts import people as accounts
 from composer_web.accounts.models import AuditEntry, Invitation, Role, User
 from composer_web.accounts.projects import create_project, set_member
 from composer_web.accounts.services import authenticate_token, create_token, create_user
+from composer_web.core.errors import Conflict, UserError
 from composer_web.env import env
-from composer_web.ops.errors import Conflict, UserError
 from opencomposer.app import main
 from tests.web.cli.support import connected
 from tests.web.helpers import as_read

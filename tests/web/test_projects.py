@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.test import Client
 
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import DEFAULT_PROJECT, AuditEntry, Membership, Project, User
+from composer_web.accounts.permissions import may_in
 from composer_web.accounts.projects import create_project, set_member
-from composer_web.accounts.reach import may_in
 from composer_web.accounts.services import create_token
 from composer_web.alerts import services as alerts
 from composer_web.alerts.models import Notice
-from composer_web.ops.errors import UserError
-from composer_web.ops.models import Outbox
+from composer_web.core.errors import UserError
+from composer_web.core.models import Outbox
 from composer_web.rollouts import exports
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.services import pump
 from composer_web.runs import services
 from composer_web.runs.models import Run
-from composer_web.tasks import generating, orders, selectors
+from composer_web.tasks import generating, generation_jobs, selectors
 from composer_web.tasks.models import GeneratorRun, Suite, Task
 from composer_web.tasks.tasks import generate as make_tasks
 from sandbox.tasks.generators.procedural import generate
@@ -209,6 +210,13 @@ def test_what_generators_make_stays_where_it_was_ordered(
     assert {task.project_id for task in Task.objects.filter(versions__memberships__suite__name="theirs")} == {other.pk}
     assert GeneratorRun.objects.get().project_id == other.pk
     with acting(inside):
-        assert [(o.name, o.state) for o in orders.recent()] == [("theirs", "made")]
+        assert [(o.name, o.state) for o in generation_jobs.recent()] == [("theirs", "made")]
     with acting(Access(people["operator"].pk, "operator", DEFAULT_PROJECT, DEFAULT_PROJECT)):
-        assert orders.recent() == [] and not selectors.generator_runs() and not selectors.generator_totals()
+        assert generation_jobs.recent() == [] and not selectors.generator_runs() and not selectors.generator_totals()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_project_can_be_created_after_the_database_was_flushed() -> None:
+    """`manage.py flush` restarts the sequence of ids, and the default project comes back under its own id."""
+    call_command("flush", interactive=False, verbosity=0)
+    assert Project.objects.create(slug="ours", name="Ours").pk != DEFAULT_PROJECT

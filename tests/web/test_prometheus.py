@@ -12,12 +12,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
+from composer_web.core import leases
 from composer_web.env import REPOSITORY, env
-from composer_web.ops import leases, prometheus
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs import metrics
 from composer_web.runs.models import Run
+from composer_web.system import prometheus
 from tests.web.making import claim, finish
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest

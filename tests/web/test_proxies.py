@@ -11,8 +11,8 @@ from django.core.asgi import get_asgi_application
 from django.core.cache import cache
 
 from composer_web.accounts.models import AuditEntry
+from composer_web.core.proxies import behind_proxies
 from composer_web.env import REPOSITORY
-from composer_web.ops.proxies import behind_proxies
 from scripts.stack import programs
 from scripts.stack.layout import Layout
 from tests.platform.test_programs import ADDRESSES

@@ -14,8 +14,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import DEFAULT_PROJECT, User
-from composer_web.ops import reconcile
 from composer_web.runs import redispatch
+from composer_web.system import reconcile
 from tests.browser import benchmark, seed
 from tests.web.addresses import operations, pages
 from tests.web.doubling import double

@@ -15,11 +15,12 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
 from composer_web.alerts.models import Delivery, Webhook
 from composer_web.celery import app
+from composer_web.core import leases, outbox
+from composer_web.core.models import Outbox, WorkerHeartbeat
 from composer_web.env import env
-from composer_web.ops import leases, outbox, reconcile
-from composer_web.ops.models import Outbox, WorkerHeartbeat
 from composer_web.rollouts import exports
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.export_models import Export
+from composer_web.system import reconcile
 from tests.web.conftest import PASSWORD
 from tests.web.helpers import eventually
 from tests.web.product import Product

@@ -9,12 +9,12 @@ import redis
 from django.core.management import call_command
 from django.db import connection
 
+from composer_web.core.models import Lease, Outbox
 from composer_web.env import env
-from composer_web.ops.models import Lease, Outbox
-from composer_web.ops.reconcile import ADVISORY_LOCK, Busy, reconcile
 from composer_web.rollouts import services
 from composer_web.rollouts.models import Group
 from composer_web.runs.models import Run
+from composer_web.system.reconcile import ADVISORY_LOCK, Busy, reconcile
 from tests.web.making import claim
 
 pytestmark = pytest.mark.django_db

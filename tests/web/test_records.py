@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from composer_web.ops.artifacts import ArtifactError, ArtifactStore, artifacts
-from composer_web.ops.errors import UserError
-from composer_web.rollouts import reading, records
+from composer_web.core.artifacts import ArtifactError, ArtifactStore, artifacts
+from composer_web.core.errors import UserError
+from composer_web.rollouts import records, trajectory_store
 from composer_web.rollouts.models import Group, Rollout
 from sandbox.grading.report import Verdict
 from sandbox.tasks.formats import atif
@@ -63,7 +63,7 @@ def windows(turns: int, each: int, characters: int) -> Trajectory:
 
 
 def test_the_document_is_the_one_that_is_written_at_once(store: ArtifactStore) -> None:
-    reading.record(KEY, episode(3))
+    trajectory_store.record(KEY, episode(3))
     found = json.loads("".join(records.as_atif(rollout())))
     whole, _ = atif.export(records.record_of(rollout()))
     assert found == whole
@@ -77,7 +77,7 @@ def test_the_document_is_the_one_that_is_written_at_once(store: ArtifactStore) -
 def test_many_prompts_are_written_once_a_window(store: ArtifactStore) -> None:
     """2,000 turns in two windows of 100,000 tokens: in full they would be 100 million ids."""
     long = windows(2_000, 1_000, 100)
-    reading.record(KEY, long)
+    trajectory_store.record(KEY, long)
     text = "".join(records.as_atif(rollout()))
     assert len(text) < 10_000_000
     found = json.loads(text)
@@ -101,7 +101,7 @@ def test_many_prompts_are_written_once_a_window(store: ArtifactStore) -> None:
 
 
 def test_fifty_megabytes_leave_a_window_at_a_time(store: ArtifactStore) -> None:
-    reading.record(KEY, windows(2_000, 1_000, 25_000))
+    trajectory_store.record(KEY, windows(2_000, 1_000, 25_000))
     assert store.unpacked_bytes(KEY) > 50_000_000
     tracemalloc.start()
     try:
@@ -115,7 +115,7 @@ def test_fifty_megabytes_leave_a_window_at_a_time(store: ArtifactStore) -> None:
 
 
 def test_the_first_step_is_there_before_the_last_is_read(store: ArtifactStore) -> None:
-    reading.record(KEY, windows(400, 200, 5_000))
+    trajectory_store.record(KEY, windows(400, 200, 5_000))
     pieces = records.as_atif(rollout())
     began = "".join(itertools.islice(pieces, 3))
     assert '"step_id": 2' in began

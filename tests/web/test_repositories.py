@@ -17,8 +17,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from composer_web.accounts.models import AuditEntry, User
+from composer_web.core.errors import Conflict, UserError
 from composer_web.env import env
-from composer_web.ops.errors import Conflict, UserError
 from composer_web.repositories import installing, places, selectors, services, tokens
 from composer_web.repositories.building import build_environment
 from composer_web.repositories.models import Environment, Repository

@@ -15,12 +15,12 @@ from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import Conflict, UserError
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import Conflict, UserError
 from composer_web.review import excluding, selectors, services
 from composer_web.review.models import Label, Queue
 from composer_web.review.questions import EXAMPLE
-from composer_web.rollouts import auditing, dispatch, reading
+from composer_web.rollouts import dispatch, findings, trajectory_store
 from composer_web.rollouts import selectors as selectors_of_rollouts
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
@@ -149,7 +149,7 @@ class TestWhatLabelsDo:
         assert (finding.rule, finding.state) == ("review-label", "confirmed")
         assert [t.to_state for t in finding.transitions.all()] == ["open", "confirmed"]
         assert browser(people["viewer"]).get(f"/findings/{finding.pk}/").status_code == 200
-        auditing.decide(finding=finding, to="dismissed", actor=people["reviewer"])
+        findings.decide(finding=finding, to="dismissed", actor=people["reviewer"])
         assert not in_quarantine(item.rollout)
 
     def test_their_tasks_are_dispatched_no_more(self, running: Run, queue: Queue, people: dict[str, User]) -> None:
@@ -236,7 +236,7 @@ class TestPages:
         patch = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
         large = small.model_copy(update={"turns": turns, "report": report, "patch": patch})
         assert len(large.model_dump_json()) > 50_000_000
-        reading.record(item.rollout.artifact_key, large)
+        trajectory_store.record(item.rollout.artifact_key, large)
         artifacts().put(item.rollout.artifact_key, b"nobody can read this as a whole")
         page, path = browser(people["reviewer"]), f"/review/quality/{item.pk}/"
         html = page.get(path).content.decode()
@@ -266,7 +266,7 @@ class TestPages:
             task_version=item.rollout.group.task_version,
             **seen,  # type: ignore[arg-type]
         )
-        auditing.decide(finding=finding, to="confirmed", note="surely a cheat", actor=second)
+        findings.decide(finding=finding, to="confirmed", note="surely a cheat", actor=second)
         services.label(item=item, answers=WRONG, actor=second)
         excluding.exclude(queue=queue, question="flags", value="reward_hack", actor=people["operator"])
         path = f"/review/quality/{item.pk}/"

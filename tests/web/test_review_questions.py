@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.review import agreement
 from composer_web.review.questions import EXAMPLE, parse
 

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import AuditEntry
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.execution import make_plan
 from composer_web.rollouts.models import Group

@@ -16,16 +16,16 @@ from django.utils import timezone
 from pyarrow import parquet
 
 from composer_web.accounts.models import DEFAULT_PROJECT, User
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import NotFound, UserError
-from composer_web.ops.models import Outbox
-from composer_web.ops.sheets import WRITERS
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.models import Outbox
 from composer_web.rollouts import exports
 from composer_web.rollouts import services as rollouts
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.tasks import export as export_task
 from composer_web.runs.models import Run
+from composer_web.ui.table_writers import WRITERS
 from tests.web.doubling import fill
 from tests.web.making import claim, finish
 

@@ -9,7 +9,7 @@ from django.test import Client
 
 from composer_web.accounts.models import User
 from composer_web.review.filling import found_by
-from composer_web.rollouts import auditing, services
+from composer_web.rollouts import findings, services
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.runs.models import Run
 from tests.web.making import claim, finish
@@ -42,7 +42,7 @@ def recorded(running: Run, people: dict[str, User]) -> list[Rollout]:
             summary="seen",
         )
         if row is rows[2]:
-            auditing.decide(finding=made, to="dismissed", actor=people["reviewer"])
+            findings.decide(finding=made, to="dismissed", actor=people["reviewer"])
     Quarantine.objects.create(rollout=rows[1])
     Quarantine.objects.create(rollout=rows[3], state="active")
     return rows

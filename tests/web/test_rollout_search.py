@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.ops import leases
-from composer_web.ops.artifacts import artifacts
-from composer_web.ops.errors import NotFound, UserError
+from composer_web.core import leases
+from composer_web.core.artifacts import artifacts
+from composer_web.core.errors import NotFound, UserError
 from composer_web.rollouts import fulltext, saved_queries
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.models import Group, Rollout, RolloutText

@@ -13,16 +13,16 @@ from django.test import Client
 from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.ops.errors import UserError
-from composer_web.ops.models import WorkerHeartbeat
+from composer_web.core.errors import UserError
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.policies.models import Policy
 from composer_web.policies.services import real_path
 from composer_web.runs import memory, metrics, services, sweeps, templates
-from composer_web.runs.device_room import device_room
+from composer_web.runs.config_io import load, render
 from composer_web.runs.forms import SCHEMA
+from composer_web.runs.gpu_memory import device_room
 from composer_web.runs.models import Run, RunTemplate, Sweep
 from composer_web.runs.schema_form import flatten
-from composer_web.runs.text import load, render
 from tests.web.cli.support import Cli, data
 from tests.web.helpers import as_read
 from tests.web.making import SMALL

@@ -15,10 +15,11 @@ from composer_web.accounts.models import User
 from composer_web.alerts import services as alerts
 from composer_web.alerts import watching
 from composer_web.alerts.models import Alert
+from composer_web.core import inference
+from composer_web.core.models import WorkerHeartbeat
 from composer_web.evals import services as evals
-from composer_web.ops import inference
-from composer_web.ops.models import WorkerHeartbeat
-from composer_web.runs import clusters, lineage, marks, metrics, panels, services, timing
+from composer_web.runs import annotations as run_annotations
+from composer_web.runs import clusters, lineage, metrics, panels, services, timing
 from composer_web.runs.axes import Axis
 from composer_web.runs.models import Run
 from tests.web.making import SMALL
@@ -56,15 +57,15 @@ def busy(running: Run) -> Run:
 
 
 def test_events_lie_on_every_axis(busy: Run, pages: Client) -> None:
-    found = [(mark.kind, mark.step, mark.x) for mark in marks.of_run(busy, Axis.STEP).marks]
+    found = [(mark.kind, mark.step, mark.x) for mark in run_annotations.of_run(busy, Axis.STEP).marks]
     assert found == [("checkpoint", 1, 1.0), ("alert", 2, 2.0), ("sync", 2, 2.0)] or found == [
         ("checkpoint", 1, 1.0),
         ("sync", 2, 2.0),
         ("alert", 2, 2.0),
     ]
-    tokens = {mark.kind: mark.x for mark in marks.of_run(busy, Axis.TOKENS).marks}
+    tokens = {mark.kind: mark.x for mark in run_annotations.of_run(busy, Axis.TOKENS).marks}
     assert tokens == {"checkpoint": 100.0, "alert": 300.0, "sync": 300.0}
-    assert all(0 <= mark.x < 600 for mark in marks.of_run(busy, Axis.TIME).marks)
+    assert all(0 <= mark.x < 600 for mark in run_annotations.of_run(busy, Axis.TIME).marks)
     answer = pages.get(f"/runs/{busy.pk}/marks/?axis=tokens").json()
     assert [mark["x"] for mark in answer["marks"]] == [100.0, 300.0, 300.0]
     assert pages.get(f"/runs/{busy.pk}/marks/?axis=place").status_code == 422
@@ -94,7 +95,7 @@ def test_what_a_rule_raises_is_a_mark_where_it_began(busy: Run, pages: Client, p
     assert raised[0]["text"].startswith("it sinks: reward/mean of run")
     alert = Alert.objects.get(about=f"run:{busy.pk}")
     alerts.over(alert=alert)
-    assert [m.step for m in marks.of_run(busy, Axis.STEP).marks if m.text.startswith("it sinks")] == [2]
+    assert [m.step for m in run_annotations.of_run(busy, Axis.STEP).marks if m.text.startswith("it sinks")] == [2]
 
 
 def test_evaluations_are_marks_and_crowds_are_bounded(busy: Run, make_suite, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -103,11 +104,13 @@ def test_evaluations_are_marks_and_crowds_are_bounded(busy: Run, make_suite, mon
     run = services.start_run(run=services.create_run(config=measured))
     services.mark_running(run=run, owner="trainer@test")
     assert evals.for_version(run=run, version=0) is not None
-    assert [m.text for m in marks.of_run(run, Axis.STEP).marks if m.kind == "eval"] == ["evaluation of version 0"]
-    monkeypatch.setattr(marks, "MOST", 2)
+    assert [m.text for m in run_annotations.of_run(run, Axis.STEP).marks if m.kind == "eval"] == [
+        "evaluation of version 0"
+    ]
+    monkeypatch.setattr(run_annotations, "MOST", 2)
     for step in (3, 4, 5):
         services.add_event(run=busy, kind="checkpoint", message="saved", step=step)
-    found = marks.of_run(busy, Axis.STEP)
+    found = run_annotations.of_run(busy, Axis.STEP)
     assert [m.step for m in found.marks if m.kind == "checkpoint"] == [4, 5] and found.left_out == 2
 
 

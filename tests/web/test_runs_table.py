@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.ops import shelves
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.runs import labels, saved_views, services
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs.models import Run, SavedView
+from composer_web.ui import saved_views as list_views
 from tests.web.cli.support import Cli, data
 from tests.web.making import SMALL
 from trainer.config import RunConfig
@@ -174,7 +174,7 @@ def test_a_saved_view_is_an_address(three: list[Run], people: dict[str, User], b
 def test_views_have_bounds(people: dict[str, User]) -> None:
     with pytest.raises(UserError, match="1 to 60"):
         saved_views.save_view(name=" ", query="", shared=False, owner=people["viewer"])
-    for number in range(shelves.MOST):
+    for number in range(list_views.MOST):
         saved_views.save_view(name=str(number), query="", shared=False, owner=people["viewer"])
     with pytest.raises(UserError, match="delete one first"):
         saved_views.save_view(name="more", query="", shared=False, owner=people["viewer"])

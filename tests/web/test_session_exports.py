@@ -17,10 +17,10 @@ from django.utils import timezone
 from pyarrow import parquet
 
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.gateway import exported, exporting, holding, recording, selectors
+from composer_web.gateway import export_links, exported, exporting, recording, selectors
 from composer_web.gateway.models import Session, SessionExport
 from composer_web.rollouts import exports
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.export_models import Export
 from tests.web.helpers import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
@@ -199,7 +199,7 @@ def test_a_deletion_while_the_file_is_written(
     recorded: dict[str, int], people: dict[str, User], folder: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """In the middle of a page of the file, at each step of it. The file is never there with what was erased in it."""
-    hold, noted = holding.hold, len(recorded) - 1 if moment == "before it is noted" else 1
+    hold, noted = export_links.hold, len(recorded) - 1 if moment == "before it is noted" else 1
 
     def at_this_moment(export: int, keys: list[int]) -> list[int]:
         due = SessionExport.objects.filter(export=export).count() == noted
@@ -214,13 +214,13 @@ def test_a_deletion_while_the_file_is_written(
             assert not list(folder.iterdir()), "not even the half of it"
         return hold(export, keys)
 
-    monkeypatch.setattr(holding, "hold", at_this_moment)
+    monkeypatch.setattr(export_links, "hold", at_this_moment)
     asked = exports.ask(owner=people["reviewer"], what="sessions", format="jsonl", query="")
     assert "deleted meanwhile" in exports.write(asked.pk)
     asked.refresh_from_db()
     assert (asked.state, list(folder.iterdir())) == ("void", [])
     assert "nothing to do" in exports.write(asked.pk), "delivered again"
-    monkeypatch.setattr(holding, "hold", hold)
+    monkeypatch.setattr(export_links, "hold", hold)
     assert [row["client_id"] for row in lines(made(people["reviewer"]))] == ["b"]
 
 
@@ -260,13 +260,13 @@ def test_the_sweeper_leaves_what_is_being_written(
     recorded: dict[str, int], people: dict[str, User], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And takes what a dead worker left of an export that has no file."""
-    hold = holding.hold
+    hold = export_links.hold
 
     def swept(export: int, keys: list[int]) -> list[int]:
         exports.expire()
         return hold(export, keys)
 
-    monkeypatch.setattr(holding, "hold", swept)
+    monkeypatch.setattr(export_links, "hold", swept)
     export = made(people["reviewer"])
     assert export.state == "done" and len(lines(export)) == 3
     exports.part_of(export).write_text("left")

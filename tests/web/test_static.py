@@ -13,7 +13,7 @@ from django.template.loader import get_template
 from django.templatetags.static import static
 from django.test import AsyncClient, Client
 
-from composer_web.ops.staticversion import VERSIONED, static_version
+from composer_web.ui.staticversion import VERSIONED, static_version
 
 PATH = "/static/css/tokens.css"
 

@@ -11,8 +11,8 @@ from django.db import transaction
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from composer_web.ops.artifacts import artifacts
-from composer_web.rollouts import reading, selectors, services
+from composer_web.core.artifacts import artifacts
+from composer_web.rollouts import selectors, services, trajectory_store
 from composer_web.rollouts.accepting import accept_result
 from composer_web.rollouts.models import Finding, Group, Rollout, RolloutText
 from composer_web.rollouts.recorder import Recorder
@@ -191,7 +191,7 @@ def test_every_field_is_stored_and_read_back(
         assert as_floats(odd.reward_parts[0]["detail"]) == as_floats(form)
         assert odd.cause == storable_text(words["cause"])[:2000]
         assert RolloutText.objects.filter(rollout=odd).exists()
-        assert len(reading.of(odd).turns([0])) == 1
+        assert len(trajectory_store.of(odd).turns([0])) == 1
         found = Finding.objects.get(rollout=odd, rule="odd-path")
         assert found.summary is not None and json.dumps(found.evidence)
         transaction.set_rollback(True)

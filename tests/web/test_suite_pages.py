@@ -13,7 +13,7 @@ from composer_web.accounts.models import User
 from composer_web.repositories import installing, services
 from composer_web.repositories.models import Environment
 from composer_web.repositories.requests import request_archive
-from composer_web.tasks import curation, orders
+from composer_web.tasks import curation, generation_jobs
 from composer_web.tasks.models import Suite, Task
 from composer_web.tasks.services import record_controls
 from sandbox.install.goals import GoalSet
@@ -96,9 +96,9 @@ def test_empty_pages_say_what_to_do(browser: Browser) -> None:
 def test_orders_are_on_the_page_of_generators(browser: Browser, people: dict[str, User]) -> None:
     client = browser("reviewer")
     assert "Asked for" not in client.get("/generators/").content.decode()
-    orders.asked(name="fresh", generators=["mutation", "deletion"], actor=people["reviewer"])
+    generation_jobs.asked(name="fresh", generators=["mutation", "deletion"], actor=people["reviewer"])
     assert "under way" in client.get("/generators/?part=orders").content.decode()
-    orders.failed(name="fresh", why="the environment is gone <b>")
+    generation_jobs.failed(name="fresh", why="the environment is gone <b>")
     text = client.get("/generators/?package=none").content.decode()
     assert "the environment is gone &lt;b&gt;" in text and "mutation, deletion" in text
 

@@ -14,8 +14,8 @@ from django.utils.safestring import mark_safe
 from django_tables2 import Column
 from django_tables2.rows import BoundRow
 
-from composer_web.ops.tables import Table
-from composer_web.ops.widgets import Renderer
+from composer_web.ui.tables import Table
+from composer_web.ui.widgets import Renderer
 from tests.browser import benchmark, seed
 from tests.web import seeded
 

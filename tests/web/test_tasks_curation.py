@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
-from composer_web.ops.errors import Conflict, UserError
+from composer_web.core.errors import Conflict, UserError
 from composer_web.tasks import curation, reviewing, selectors
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskChange, TaskReview
 from composer_web.tasks.services import build_suite

@@ -17,11 +17,11 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from composer_web.accounts import owners
+from composer_web.accounts import url_resources
 from composer_web.accounts.models import ApiToken, Membership, Project, User
 from composer_web.accounts.projects import set_member
 from composer_web.accounts.services import create_token, revoke_token
-from composer_web.api.root import api
+from composer_web.api_root import api
 from composer_web.evals.models import Evaluation
 from composer_web.gateway.admission import authenticate
 from composer_web.gateway.errors import Unauthenticated
@@ -29,7 +29,7 @@ from composer_web.gateway.models import Session, SignalRow
 from composer_web.policies.models import Policy
 from composer_web.review.models import Queue
 from composer_web.rollouts import exports
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.models import Run, Sweep
 from composer_web.tasks.models import Suite, Task
@@ -74,7 +74,11 @@ def test_by_id_and_in_lists_it_finds_nothing_of_another_project(owner: User) -> 
         walked += 1
         if address.objects and status != 404:
             wrong.append(f"{address}: {status}")
-        if owners.installation(address.route) and not owners.for_all(address.route) and status not in (401, 403):
+        if (
+            url_resources.installation(address.route)
+            and not url_resources.for_all(address.route)
+            and status not in (401, 403)
+        ):
             wrong.append(f"{address} is about the installation: {status}")
         wrong += [f"{address} tells of {word}" for word in FOREIGN if word in text]
     assert not wrong, "\n".join(wrong)
@@ -152,7 +156,7 @@ def test_no_filter_of_a_list_reaches_into_another_project(owner: User) -> None:
                 if answer.status_code >= 500 or (items and name in known) or any(word in text for word in FOREIGN):
                     wrong.append(f"{path}?{name}={value}: {answer.status_code} {text[:120]}")
         chosen = replay.get(path, {"project": "default"})
-        if chosen.status_code not in (401, 403, 404) and not owners.for_all(path[1:]):
+        if chosen.status_code not in (401, 403, 404) and not url_resources.for_all(path[1:]):
             wrong.append(f"{path}?project=default: {chosen.status_code}")
     assert not wrong, "\n".join(wrong)
     assert asked > 100

@@ -6,7 +6,7 @@ from django.template import Context, Template
 from hypothesis import given
 from hypothesis import strategies as st
 
-from composer_web.ops.templatetags.ui import told
+from composer_web.ui.templatetags.ui import told
 
 
 def test_commands_are_code() -> None:

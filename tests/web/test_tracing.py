@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from composer_web.core.artifacts import artifacts
 from composer_web.env import REPOSITORY, Env, WrongSetting, env
 from composer_web.evals.services import create_evaluation, mark_running
-from composer_web.ops.artifacts import artifacts
 from composer_web.policies.services import import_base
 from composer_web.rollouts import execution, loop, services, tracing
 from composer_web.rollouts.models import Group, Rollout

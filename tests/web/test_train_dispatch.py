@@ -14,13 +14,13 @@ import redis
 from django.db import connections
 
 from composer_web.celery import app
+from composer_web.core.models import Lease, WorkerHeartbeat
 from composer_web.env import REPOSITORY, env
-from composer_web.ops.models import Lease, WorkerHeartbeat
-from composer_web.ops.reconcile import reconcile
 from composer_web.policies.models import Policy
 from composer_web.rollouts import services as rollouts
 from composer_web.runs import services
 from composer_web.runs.models import Run, TrainBatch
+from composer_web.system.reconcile import reconcile
 from composer_web.tasks.models import Suite
 from scripts.stack import ports
 from tests.trainer.stages.memory import small_config
@@ -179,7 +179,7 @@ def own_queue() -> str:
 
 
 def age_messages() -> None:
-    from composer_web.ops.models import Outbox
+    from composer_web.core.models import Outbox
 
     Outbox.objects.exclude(sent_at=None).update(sent_at="2020-01-01T00:00Z")
 

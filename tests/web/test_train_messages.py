@@ -13,11 +13,9 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.celery import app
+from composer_web.core import leases
+from composer_web.core.models import Outbox, WorkerHeartbeat
 from composer_web.env import env
-from composer_web.ops import leases
-from composer_web.ops.models import Outbox, WorkerHeartbeat
-from composer_web.ops.prometheus import Installation
-from composer_web.ops.reconcile import queue_depth, reconcile
 from composer_web.rollouts import batches
 from composer_web.rollouts import services as rollouts
 from composer_web.rollouts.tasks import pump_all
@@ -25,6 +23,8 @@ from composer_web.runs import services
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.runs.train_queues import pool_queues, worker_queue
 from composer_web.runs.waiting import waits_for
+from composer_web.system.prometheus import Installation
+from composer_web.system.reconcile import queue_depth, reconcile
 from tests.web.cli.support import Cli, data
 from tests.web.making import claim, finish, take_run
 

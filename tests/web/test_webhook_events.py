@@ -12,12 +12,12 @@ from django.test import Client
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.alerts import services, signing, watching
 from composer_web.alerts.models import Delivery, Event, Webhook
+from composer_web.core.errors import Conflict, UserError
+from composer_web.core.models import Outbox
 from composer_web.env import env
 from composer_web.evals import services as evals
 from composer_web.evals.services import create_evaluation
-from composer_web.gateway.watching import watch_canary
-from composer_web.ops.errors import Conflict, UserError
-from composer_web.ops.models import Outbox
+from composer_web.gateway.canary import watch_canary
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
 from composer_web.runs.models import Run

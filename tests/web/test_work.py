@@ -13,12 +13,13 @@ from django.db import connection, connections, transaction
 
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import AuditEntry, User
-from composer_web.celery import QUEUES, VISIBILITY_SECONDS, app
+from composer_web.celery import VISIBILITY_SECONDS, app
+from composer_web.core import leases, work
+from composer_web.core.models import Lease, Outbox
+from composer_web.core.queues import QUEUES
+from composer_web.core.work import TASKS
 from composer_web.env import REPOSITORY
-from composer_web.ops import leases, work
-from composer_web.ops.models import Lease, Outbox
-from composer_web.ops.work import TASKS
-from composer_web.tasks import generating, orders
+from composer_web.tasks import generating, generation_jobs
 from composer_web.tasks.models import GeneratorRun, Suite
 from composer_web.tasks.tasks import generate as generate_task
 from sandbox.tasks.generators.procedural import generate
@@ -48,7 +49,7 @@ def ours() -> dict[str, Any]:
 
 def test_every_task_ends_in_time_or_holds_a_lease() -> None:
     """The broker sends a message again that was not acknowledged in time, while the first worker goes on."""
-    assert ours().keys() == TASKS.keys(), "declare it with composer_web.ops.work.task"
+    assert ours().keys() == TASKS.keys(), "declare it with composer_web.core.work.task"
     wrong = [
         name
         for name, declared in TASKS.items()
@@ -226,7 +227,7 @@ def order(people: dict[str, User], monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 
 def ends() -> int:
-    return AuditEntry.objects.filter(action=orders.DONE).count()
+    return AuditEntry.objects.filter(action=generation_jobs.DONE).count()
 
 
 def test_an_order_that_is_delivered_twice_is_carried_out_once(order: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from composer_web.accounts.changes import FUNCTIONS, noted
+from composer_web.accounts.audit_triggers import FUNCTIONS, noted
 
 
 class Migration(migrations.Migration):

@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from composer_web.accounts.changes import noted
+from composer_web.accounts.audit_triggers import noted
 from composer_web.accounts.models import DEFAULT_PROJECT, Role
 
 DEFAULT = migrations.RunSQL(

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.accounts.changes import noted
+from composer_web.accounts.audit_triggers import noted
 
 
 class Migration(migrations.Migration):

@@ -4,8 +4,8 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-import composer_web.accounts.owned
-from composer_web.accounts.owned import keeps_project
+import composer_web.accounts.scoping
+from composer_web.accounts.scoping import keeps_project
 
 
 class Migration(migrations.Migration):
@@ -69,7 +69,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_default=1,
                         db_index=False,
-                        default=composer_web.accounts.owned.project_now,
+                        default=composer_web.accounts.scoping.project_now,
                         editable=False,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",

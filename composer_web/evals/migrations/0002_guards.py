@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.ops.history import history_trigger
+from composer_web.core.history import history_trigger
 
 
 class Migration(migrations.Migration):

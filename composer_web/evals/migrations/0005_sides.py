@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="evaluation",
             name="sides",
-            field=models.JSONField(default=dict, help_text="Aspect → composer_web.evals.sides.Side"),
+            field=models.JSONField(default=dict, help_text="Aspect → composer_web.evals.behaviour_scores.Side"),
         ),
         migrations.CreateModel(
             name="SideScore",

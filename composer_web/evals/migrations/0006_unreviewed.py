@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from composer_web.ops.history import immutable_trigger
+from composer_web.core.history import immutable_trigger
 
 COUNT = """
 UPDATE evals_release r SET unreviewed = (

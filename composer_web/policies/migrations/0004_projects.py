@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.accounts.owned import keeps_project, owned
+from composer_web.accounts.scoping import keeps_project, owned
 
 
 class Migration(migrations.Migration):

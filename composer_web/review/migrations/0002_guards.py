@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.ops.history import append_only_trigger, immutable_trigger
+from composer_web.core.history import append_only_trigger, immutable_trigger
 
 
 class Migration(migrations.Migration):

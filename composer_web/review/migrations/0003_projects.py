@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.accounts.owned import keeps_project, owned, project_of
+from composer_web.accounts.scoping import keeps_project, owned, project_of
 
 
 class Migration(migrations.Migration):

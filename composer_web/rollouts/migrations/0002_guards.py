@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.ops.history import history_trigger, immutable_trigger
+from composer_web.core.history import history_trigger, immutable_trigger
 
 VERDICT = ["group_id", "sample", "verdict", "reward", "reward_parts", "stop_reason", "artifact_key"]
 

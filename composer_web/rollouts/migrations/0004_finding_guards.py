@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.ops.history import history_trigger, immutable_trigger
+from composer_web.core.history import history_trigger, immutable_trigger
 
 SUBJECT = ["subject", "run_id", "task_version_id", "group_id", "rollout_id", "rule", "key", "source", "created_at"]
 CONTENT = "'rule_version', 'severity', 'summary', 'evidence', 'hits', 'fingerprint'"

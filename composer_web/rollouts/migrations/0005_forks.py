@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from composer_web.ops.history import immutable_trigger
+from composer_web.core.history import immutable_trigger
 
 GROUP = ["run_id", "evaluation_id", "task_version_id", "prompt_index", "size"]
 BEFORE = immutable_trigger("rollouts_group", GROUP)

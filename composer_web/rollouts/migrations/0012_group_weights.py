@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
             name="weights",
             field=models.JSONField(
                 blank=True,
-                help_text="Sample → reward and advantage of that TrainGroup (composer_web.rollouts.weighing)",
+                help_text="Sample → reward and advantage of that TrainGroup (composer_web.rollouts.advantages)",
                 null=True,
             ),
         ),

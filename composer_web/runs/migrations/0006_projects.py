@@ -2,8 +2,8 @@
 
 from django.db import migrations, models
 
-from composer_web.accounts.changes import noted
-from composer_web.accounts.owned import keeps_project, owned
+from composer_web.accounts.audit_triggers import noted
+from composer_web.accounts.scoping import keeps_project, owned
 
 
 class Migration(migrations.Migration):

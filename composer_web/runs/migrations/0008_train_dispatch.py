@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from composer_web.ops.history import append_only_trigger
+from composer_web.core.history import append_only_trigger
 
 
 class Migration(migrations.Migration):

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.ops.history import immutable_trigger
+from composer_web.core.history import immutable_trigger
 
 
 class Migration(migrations.Migration):

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from composer_web.ops.history import append_only_trigger
+from composer_web.core.history import append_only_trigger
 
 # Locks of the task's row make simultaneous reviews see each other.
 RULES = migrations.RunSQL(

@@ -13,9 +13,9 @@ import httpx
 import pytest
 from django.test import Client as Web
 
-from composer_web.api.root import api
+from composer_web.api_root import api
 from composer_web.rollouts import exports
-from composer_web.rollouts.kept_models import Export
+from composer_web.rollouts.export_models import Export
 from opencomposer import Client
 from opencomposer.app import main
 

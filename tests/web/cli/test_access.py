@@ -18,8 +18,8 @@ from django.utils import timezone
 
 from composer_web.accounts.models import ApiToken, Project, User
 from composer_web.accounts.services import create_token
+from composer_web.runs.config_io import render
 from composer_web.runs.models import Run
-from composer_web.runs.text import render
 from opencomposer import Client
 from opencomposer.app import main
 from opencomposer.errors import SettingsError

@@ -13,7 +13,7 @@ from composer_web.review import services as review
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts.models import Rollout
 from composer_web.runs.models import Run
-from composer_web.tasks import orders
+from composer_web.tasks import generation_jobs
 from composer_web.tasks.models import Suite, Task
 from tests.web.cli.support import Cli, data, error
 from tests.web.test_repositories import archive, repository
@@ -53,14 +53,14 @@ def test_orders_say_what_became_of_them(cli: Cli, capsys: pytest.CaptureFixture[
     assert cli("generation-jobs", "create", "mine", "no-such-package", "--json")[0] == 1
     assert error(capsys)["fields"].keys() == {"packages"}
     for name in ("empty", "broken", "slow"):
-        orders.asked(name=name, generators=["mutation"], actor=None)
-    orders.ended(name="empty", tasks=0, why="nothing was kept")
-    orders.failed(name="broken", why="no sandbox")
+        generation_jobs.asked(name=name, generators=["mutation"], actor=None)
+    generation_jobs.ended(name="empty", tasks=0, why="nothing was kept")
+    generation_jobs.failed(name="broken", why="no sandbox")
     found = {one["name"]: (one["state"], one["why"]) for one in data(cli("generation-jobs", "list", "--json"))}
     assert found == {
         "empty": ("no task", "nothing was kept"), "broken": ("failed", "no sandbox"), "slow": ("under way", ""),
     }  # fmt: skip
-    orders.asked(name="broken", generators=["mutation"], actor=None)
+    generation_jobs.asked(name="broken", generators=["mutation"], actor=None)
     assert data(cli("generation-jobs", "list", "--json"))[0]["state"] == "under way", "asked for once more"
 
 

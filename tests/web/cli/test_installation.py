@@ -16,9 +16,9 @@ from composer_web.alerts import watching
 from composer_web.alerts.models import Delivery, Notice, Rule
 from composer_web.gateway import recording
 from composer_web.gateway.models import Session, SignalRow
-from composer_web.ops.models import Quota
 from composer_web.policies import promotion
 from composer_web.policies.models import Policy
+from composer_web.quotas.models import Quota
 from composer_web.runs.models import Run
 from composer_web.runs.services import mark_failed
 from tests.web.cli.support import Cli, data, error

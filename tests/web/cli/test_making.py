@@ -17,8 +17,8 @@ from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment
 from composer_web.review import promoting
 from composer_web.rollouts.models import Rollout
+from composer_web.runs.config_io import render
 from composer_web.runs.models import Run, RunTemplate
-from composer_web.runs.text import render
 from composer_web.tasks import importing
 from composer_web.tasks.models import Suite
 from tests.chat_server import ChatServer

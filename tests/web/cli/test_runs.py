@@ -13,8 +13,8 @@ from pyarrow import parquet
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token
 from composer_web.runs import metrics, services, templates
+from composer_web.runs.config_io import load, render
 from composer_web.runs.models import Run, Sweep
-from composer_web.runs.text import load, render
 from opencomposer.errors import WaitTimeout
 from opencomposer.output import Output
 from opencomposer.waiting import follow_run

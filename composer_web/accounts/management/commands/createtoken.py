@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import SCOPES, create_token
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 
 
 class Command(BaseCommand):

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_user
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 
 
 class Command(BaseCommand):

@@ -10,10 +10,10 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
+from composer_web.core.errors import UserError
 from composer_web.datasets import guards
 from composer_web.datasets.schemas import NAME
 from composer_web.env import env
-from composer_web.ops.errors import UserError
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.midtrain.corpus.store import prepare
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.policies.importing import import_folder
 
 

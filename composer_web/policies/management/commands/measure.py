@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.policies import codebases
 from composer_web.policies.measuring import measure
 from trainer.model_selection.scores import Interval, Selection

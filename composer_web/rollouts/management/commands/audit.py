@@ -9,14 +9,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from composer_web.accounts.models import User
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
-from composer_web.rollouts import auditing, judging, selectors
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
+from composer_web.rollouts import findings, llm_judge, selectors
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import get_run
 from sandbox.grading.audit.judge import JudgeError
 
-STATES: dict[str, auditing.Decision] = {"confirm": "confirmed", "dismiss": "dismissed", "reopen": "open"}
+STATES: dict[str, findings.Decision] = {"confirm": "confirmed", "dismiss": "dismissed", "reopen": "open"}
 
 
 class Command(BaseCommand):
@@ -46,14 +46,14 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _judge(self, run: Run) -> None:
-        judge = judging.configured()
+        judge = llm_judge.configured()
         if judge is None:
             raise CommandError("there is no judge: set OPENCOMPOSER_JUDGE_URL and OPENCOMPOSER_JUDGE_MODEL")
         read = lost = 0
         for group in selectors.with_trajectories(run):
             for rollout in selectors.of_group(group).exclude(artifact_key=""):
                 try:
-                    judging.judge_rollout(rollout=rollout, judge=judge)
+                    llm_judge.judge_rollout(rollout=rollout, judge=judge)
                     read += 1
                 except JudgeError as error:
                     lost += 1
@@ -67,13 +67,13 @@ class Command(BaseCommand):
         if user is None or not user.may("reviewer"):
             raise CommandError("--user must name a person who is at least a reviewer: decisions carry a name")
         ((name, pk),) = chosen
-        finding = auditing.decide(finding=selectors.get_finding(pk), to=STATES[name], actor=user, note=o["note"])
+        finding = findings.decide(finding=selectors.get_finding(pk), to=STATES[name], actor=user, note=o["note"])
         self.stdout.write(f"finding {finding.pk} is {finding.state}")
 
     def _audit(self, o: dict[str, Any]) -> None:
         run = get_run(o["run"])
         if not o["list"]:
-            counts = auditing.audit_run(run=run, everything=o["everything"])
+            counts = findings.audit_run(run=run, everything=o["everything"])
             self.stderr.write(
                 f"audited {counts['groups']} groups, {counts['changed']} findings changed, "
                 f"{counts['unreadable']} groups could not be read"

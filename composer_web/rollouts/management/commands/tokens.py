@@ -10,8 +10,8 @@ from typing import Any, TextIO
 
 from django.core.management.base import BaseCommand, CommandError
 
-from composer_web.ops.artifacts import ArtifactError
-from composer_web.ops.errors import UserError
+from composer_web.core.artifacts import ArtifactError
+from composer_web.core.errors import UserError
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.selectors import trajectory
 from composer_web.runs.selectors import get_run

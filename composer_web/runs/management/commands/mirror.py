@@ -10,16 +10,17 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import InterfaceError, OperationalError, connections
 
-from composer_web.mirrors.base import KINDS, MirrorError
+from composer_web.core.heartbeats import Presence
+from composer_web.env.addresses import MIRRORS
+from composer_web.mirrors.base import MirrorError
 from composer_web.mirrors.feeding import Feeder, maker
-from composer_web.ops.presence import Presence
 
 
 class Command(BaseCommand):
     help = "Copy the metrics of all runs into another tool, each point once, also over restarts. TERM ends it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("kind", choices=list(KINDS))
+        parser.add_argument("kind", choices=list(MIRRORS))
         parser.add_argument(
             "to",
             help="tensorboard: log folder; mlflow: tracking address; wandb: a project, or a folder with a / (offline)",

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from composer_web.env import env
-from composer_web.runs.whereabouts import ranks_folder
+from composer_web.runs.paths import ranks_folder
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.repositories.building import locked_packages, mutation_specs
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import PACKAGE_SUITES, build_packages_suite, build_procedural

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.tasks import selectors
 from composer_web.tasks.controls import run_versions
 from composer_web.tasks.models import TaskVersion

@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
+from composer_web.core.errors import UserError
 from composer_web.evals.models import Evaluation
-from composer_web.ops.errors import UserError
 from composer_web.tasks import difficulty, selectors
 
 

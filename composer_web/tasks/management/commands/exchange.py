@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
-from composer_web.ops.errors import UserError
+from composer_web.core.errors import UserError
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks import importing, interchange, selectors
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import backends
+from sandbox.backends import choice
 from sandbox.backends.base import EnvSpec, SandboxUnavailable
 from sandbox.backends.docker.backend import DockerBackend
 from sandbox.backends.docker.remedies import reach
@@ -107,13 +107,13 @@ def test_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_backend_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(backends.CHOICE, "dockr")
+    monkeypatch.setenv(choice.CHOICE, "dockr")
     with pytest.raises(SandboxUnavailable, match=r"'dockr'.*namespaces, docker"):
-        backends.chosen()
+        choice.chosen()
     script = "from sandbox.backends.choice import default_backend as d, layer_owner; print(d().name, *layer_owner())"
-    for name in backends.NAMES:
+    for name in choice.NAMES:
         command = [sys.executable, "-c", script]
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | {backends.CHOICE: name}, capture_output=True)
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | {choice.CHOICE: name}, capture_output=True)
         assert done.stdout.split()[0] == name.encode(), done.stderr
         if name == "docker" and os.geteuid() == 0:
             assert done.stdout.split()[1:] == [b"1000", b"1000"]

@@ -1,0 +1,118 @@
+"""The JSON API, version 1: one router an app, described by OpenAPI at /api/v1/openapi.json."""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+from typing import Any
+
+from ninja import NinjaAPI
+from ninja.errors import ValidationError, ValidationErrorContext
+from ninja.operation import Operation
+
+from composer_web.accounts.api import router as accounts
+from composer_web.accounts.api import whoami
+from composer_web.accounts.audit_api import router as audit
+from composer_web.accounts.people_api import router as people
+from composer_web.accounts.project_api import router as projects
+from composer_web.alerts.api import router as alerts
+from composer_web.api import errors
+from composer_web.api.auth import needs
+from composer_web.core.errors import worded
+from composer_web.datasets.api import router as datasets
+from composer_web.evals.api import router as evals
+from composer_web.evals.release_api import router as releases
+from composer_web.gateway.api import router as gateway
+from composer_web.policies.api import router as policies
+from composer_web.policies.endpoint_api import router as endpoints
+from composer_web.policies.measurement_api import router as measurements
+from composer_web.policies.promotion_api import router as promotions
+from composer_web.quotas.api import router as quotas
+from composer_web.repositories.api import router as environments
+from composer_web.review.api import drafts
+from composer_web.review.api import queues as review_queues
+from composer_web.rollouts.export_api import router as exports
+from composer_web.rollouts.finding_api import router as findings
+from composer_web.rollouts.fork_api import router as forks
+from composer_web.rollouts.trajectory_api import groups, rollouts
+from composer_web.runs.api import router as runs
+from composer_web.runs.launch_api import sweep_router, templates
+from composer_web.system.api import router as ops
+from composer_web.tasks.api import suites, tasks
+from composer_web.tasks.curation_api import router as curation
+
+
+class Api(NinjaAPI):
+    """Its description says of every operation what any refusal looks like, not only those that it lists itself, and
+    names it by noun and verb: `runs.get`."""
+
+    def get_openapi_operation_id(self, operation: Operation) -> str:
+        return f"{operation.view_func.__module__}.{operation.view_func.__name__}"
+
+    def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext]) -> ValidationError:
+        """With what was found, which ninja takes out."""
+        made = super().validation_error_from_error_contexts(error_contexts)
+        raw = [item for one in error_contexts for item in one.pydantic_validation_error.errors(include_url=False)]
+        for item, before in zip(made.errors, raw, strict=True):
+            item["msg"] = worded(before)
+        return made
+
+    def get_openapi_schema(self, **options: Any) -> Any:
+        schema = super().get_openapi_schema(**options)
+        refusal = {
+            "description": "A refusal",
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}},
+        }
+        for path, operations in schema["paths"].items():
+            for operation in operations.values():
+                operation["operationId"] = operation_name(path, operation["operationId"].rpartition(".")[2])
+                operation["responses"].setdefault("default", refusal)
+        return schema
+
+
+def operation_name(path: str, function: str) -> str:
+    """`/api/v1/runs/{run_id}` and `get_run` are `runs.get`: a verb does not repeat its own noun."""
+    noun = path.removeprefix("/api/v1/").partition("/")[0].partition(".")[0]
+    one = {"people": "person"}.get(noun) or (f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s"))
+    verb, _, last = function.rpartition("_")
+    return f"{noun}.{verb if verb and last in (noun, one) and not iskeyword(verb) else function}"
+
+
+api = Api(
+    title="OpenComposer",
+    version="1",
+    description='Everything that the pages show and do. Errors are {"error": {code, message, field, fields}}.',
+    urls_namespace="api-1",
+    auth=needs("read"),
+    docs_url=None,
+)
+errors.install(api)
+api.add_router("/runs", runs, tags=["runs"])
+api.add_router("/templates", templates, tags=["runs"])
+api.add_router("/sweeps", sweep_router, tags=["runs"])
+api.add_router("/rollouts", rollouts, tags=["rollouts"])
+api.add_router("/forks", forks, tags=["rollouts"])
+api.add_router("/exports", exports, tags=["rollouts"])
+api.add_router("/groups", groups, tags=["rollouts"])
+api.add_router("/findings", findings, tags=["findings"])
+api.add_router("/review", review_queues, tags=["review"])
+api.add_router("/drafts", drafts, tags=["review"])
+api.add_router("/datasets", datasets, tags=["datasets"])
+api.add_router("/tasks", tasks, tags=["tasks"])
+api.add_router("/curation", curation, tags=["tasks"])
+api.add_router("/suites", suites, tags=["tasks"])
+api.add_router("/policies", policies, tags=["policies"])
+api.add_router("/endpoints", endpoints, tags=["policies"])
+api.add_router("/measurements", measurements, tags=["policies"])
+api.add_router("/gateway", gateway, tags=["gateway"])
+api.add_router("/promotions", promotions, tags=["policies"])
+api.add_router("/evaluations", evals, tags=["evaluations"])
+api.add_router("/releases", releases, tags=["evaluations"])
+api.add_router("/environments", environments, tags=["environments"])
+api.add_router("/whoami", whoami, tags=["tokens"])
+api.add_router("/tokens", accounts, tags=["tokens"])
+api.add_router("/projects", projects, tags=["projects"])
+api.add_router("/people", people, tags=["people"])
+api.add_router("/quotas", quotas, tags=["projects"])
+api.add_router("/audit", audit, tags=["audit"])
+api.add_router("/alerts", alerts, tags=["alerts"])
+api.add_router("/health", ops, tags=["health"])

@@ -1,0 +1,63 @@
+"""Where a run keeps its files and how its deployment is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from composer_web.core.errors import UserError
+from composer_web.env import env
+from composer_web.policies.selectors import resolve
+from composer_web.policies.services import real_path
+from composer_web.runs.models import Run
+from trainer.config import RLConfig
+from trainer.config.episodes import SamplingConfig
+from trainer.inference.contract import DeploymentSpec
+
+
+def weights_folder(run: Run) -> str:
+    """Weight store that the run publishes into: a folder, or an address in the bucket of the settings."""
+    return f"{env().weight_store or env().data / 'weights'}/run-{run.pk}"
+
+
+def checkpoints_folder(run: Run) -> Path:
+    return env().data / "checkpoints" / f"run-{run.pk}"
+
+
+def ranks_folder() -> Path:
+    """Where machines find the runs that they are to take part in."""
+    return env().data / "ranks"
+
+
+def work_folder(run: Run) -> Path:
+    """Other files of the run: recorded expert episodes, caches."""
+    return env().data / "runs" / f"run-{run.pk}"
+
+
+def starting_folder(run: Run) -> Path:
+    """Configuration, tokenizer and guessing head beside which the run's weights are served: those of the version that it
+    starts from, whose stage may have scaled the context, or trained a head. Once its files were removed, the lineage's."""
+    try:
+        return resolve(run.policy_in.at(run.policy_in_version)).path
+    except UserError:
+        return real_path(run.policy_in.base_dir)
+
+
+def served_weights(run: Run) -> DeploymentSpec:
+    """What the inference server is asked for: the weights that the run publishes, each version as it comes."""
+    stage = run.configuration.stage
+    sampling = stage.sampling if isinstance(stage, RLConfig) else SamplingConfig()
+    return DeploymentSpec(
+        name=deployment_name(run),
+        policy_dir=str(starting_folder(run)),
+        store=weights_folder(run),
+        follow=True,
+        speculate=sampling.num_speculative_tokens,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+        experts=isinstance(stage, RLConfig) and sampling.enable_router_replay,
+    )
+
+
+def deployment_name(run: Run) -> str:
+    """Inference deployment that follows the run's weights."""
+    return f"run-{run.pk}"

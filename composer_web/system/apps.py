@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class SystemConfig(AppConfig):
+    name = "composer_web.system"
+    verbose_name = "System"
+    default_auto_field = "django.db.models.BigAutoField"

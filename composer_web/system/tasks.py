@@ -1,0 +1,44 @@
+"""Celery tasks of operations: thin, idempotent, started by beat."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from composer_web.core import heartbeats, outbox
+from composer_web.core.work import task
+
+log = logging.getLogger(__name__)
+
+
+@task("ops.flush_outbox", queue="control", seconds=300)
+def flush_outbox(**_: Any) -> None:
+    outbox.flush()
+
+
+@task("ops.reconcile", queue="control", seconds=300)
+def reconcile(**_: Any) -> None:
+    from composer_web.system.reconcile import Busy
+    from composer_web.system.reconcile import reconcile as look
+
+    try:
+        look()
+    except Busy:
+        return  # the other one does the same work
+
+
+@task("ops.prune", queue="maintenance", seconds=600)
+def prune(**_: Any) -> None:
+    outbox.prune()
+    heartbeats.forget_dead()
+
+
+@task("ops.measure_fidelity", queue="build", lease="fidelity")
+def measure_fidelity(**_: Any) -> None:
+    """Measure this worker's backend; one at a time. What goes wrong is kept and shown on the page."""
+    from composer_web.system import fidelity
+
+    try:
+        fidelity.measure()
+    except fidelity.NotMeasured as error:
+        log.warning("fidelity was not measured: %s", error)

@@ -1,0 +1,132 @@
+"""What all tables share: the empty state and right-aligned numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import django_tables2 as tables
+from django.core.paginator import Page, Paginator
+from django.db.models import QuerySet
+from django.utils.functional import cached_property
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+from django_tables2.rows import BoundRows as TableRows
+
+from composer_web.ui import table_rendering
+from composer_web.ui.templatetags import ui
+
+NUMBER = {"td": {"class": "num"}}
+STRONG = {"td": {"class": "strong"}}
+
+MOST_COUNTED = 10_000
+"""Rows of a list that are counted and paged through; beyond, a filter or the other end of the order leads there."""
+
+
+class BoundedPaginator(Paginator):
+    """Counts at most MOST_COUNTED rows: an exact count of a million takes longer than the rest of the page."""
+
+    @cached_property
+    def count(self) -> int:
+        return min(self._counted, MOST_COUNTED)
+
+    @property
+    def more(self) -> bool:
+        """There are more rows than were counted."""
+        return self._counted > MOST_COUNTED
+
+    @cached_property
+    def _counted(self) -> int:
+        if (known := getattr(getattr(self.object_list, "table", None), "known_count", None)) is not None:
+            return int(known)
+        if self._query is not None:
+            return self._query.order_by().values("pk")[: MOST_COUNTED + 1].count()
+        return len(self.object_list)
+
+    @property
+    def _query(self) -> QuerySet[Any] | None:
+        """What is paged through; the rows of a table hide their query."""
+        rows = getattr(self.object_list, "data", self.object_list)
+        query = getattr(rows, "data", rows)
+        return query if isinstance(query, QuerySet) else None
+
+    def page(self, number: int | str) -> Page[Any]:
+        """Chooses the rows of a page by their ids alone, and only then joins what comes along: far down a list the
+        joins of all the rows before would take most of the time."""
+        if self._query is None or not isinstance(self.object_list, TableRows):
+            return super().page(number)
+        number = self.validate_number(number)
+        bottom = (number - 1) * self.per_page
+        ids = list(self._query.values_list("pk", flat=True)[bottom : bottom + self.per_page])
+        rows = TableRows(data=self._query.filter(pk__in=ids), table=self.object_list.table)
+        return Page(rows, number, self)
+
+
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """Rows that a list leaves out although they fit, because they are archived."""
+
+    count: int
+    name: str
+    """What they are, as many as there are."""
+    narrowed: bool
+    """Filters left others out."""
+    address: str
+    """Query string of the list that shows them."""
+
+
+class Table(tables.Table):
+    """`empty_template` is rendered when there are no rows: it says what to do."""
+
+    empty_template = "partials/empty.html"
+    put_away: Callable[[], PutAway | None] | None = None
+    """For lists that hide archived rows. Called only when no row is left."""
+    known_count: int | None = None
+    """Number of rows, if another query has already counted them."""
+
+    def body(self) -> SafeString:
+        """Rows of this page as HTML."""
+        return table_rendering.body(self)
+
+    def paginate(self, paginator_class: type[Paginator] = BoundedPaginator, **kwargs: Any) -> None:
+        super().paginate(paginator_class=paginator_class, **kwargs)
+
+
+class TickColumn(tables.Column):
+    """A box that selects its row for an action on several (js/select.js); it belongs to the form `bulk`."""
+
+    def __init__(self, name: str) -> None:
+        head = mark_safe('<input type="checkbox" data-tick-all aria-label="Select all rows">')
+        super().__init__(
+            accessor="pk", orderable=False, verbose_name=head, attrs={"td": {"class": "tick"}}, exclude_from_export=True
+        )
+        self.input_name = name
+
+    def render(self, value: Any, record: Any) -> str:
+        return format_html(
+            '<input type="checkbox" data-tick form="bulk" name="{}" value="{}" aria-label="Select {}">',
+            self.input_name,
+            value,
+            record,
+        )
+
+
+class StateColumn(tables.Column):
+    """A code with choices: `value` would be its label, the badge wants the code."""
+
+    def render(self, record: Any, bound_column: Any) -> str:
+        return ui.badge(bound_column.accessor.resolve(record))
+
+
+class AgoColumn(tables.Column):
+    def render(self, value: Any) -> str:
+        return ui.ago(value)
+
+
+class NumberColumn(tables.Column):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, attrs=NUMBER, **kwargs)
+
+    def render(self, value: Any) -> str:
+        return ui.num(value)

@@ -1,0 +1,216 @@
+"""How facts look on a page: tones of states, numbers with units, times, sparklines. No logic beyond formatting."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.http import QueryDict
+from django.utils import timezone
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString, mark_safe
+
+register = template.Library()
+
+TONES: dict[str, str] = {
+    **dict.fromkeys(
+        ("passed", "finished", "ready", "serving", "accepted", "consumed", "ok", "alive", "final", "done"), "good"
+    ),
+    **dict.fromkeys(("failed", "error", "dead", "timeout", "missing", "high", "confirmed"), "bad"),
+    **dict.fromkeys(
+        (
+            "infra_error",
+            "lost",
+            "warning",
+            "skipped",
+            "late",
+            "dropped",
+            "stale",
+            "malformed_call",
+            "medium",
+            "quarantined",
+            "void",
+        ),
+        "warn",
+    ),
+    **dict.fromkeys(("running", "pausing", "building", "dispatched", "loading"), "busy"),
+}
+WORDS = {"infra_error": "infra error", "midtrain": "mid-training", "sft": "SFT", "rl": "RL", "lost": "infra error"}
+ACRONYMS = {"rl": "RL", "sft": "SFT", "midtrain": "Mid-training"}
+
+BACKTICKS = re.compile(r"`([^`\n]+)`")
+
+
+@register.filter
+def words(value: Any) -> str:
+    """A code such as `no_tool_call` in plain words."""
+    text = str(value)
+    return WORDS.get(text, text.replace("_", " "))
+
+
+@register.filter
+def told(value: Any) -> SafeString:
+    """A message of ours; what stands between backticks is code."""
+    return mark_safe(BACKTICKS.sub(r"<code>\1</code>", conditional_escape(value)))  # noqa: S308 (escaped)
+
+
+@register.simple_tag
+def badge(value: Any, label: str = "") -> SafeString | str:
+    """A state, verdict or status as a coloured badge; the word carries the meaning, the colour repeats it."""
+    if not value:
+        return ""
+    return format_html('<span class="badge badge--{}">{}</span>', TONES.get(str(value), "none"), label or words(value))
+
+
+@register.filter
+def num(value: Any, digits: int = 3) -> str:
+    """A number with up to `digits` significant decimals; an en dash when there is none."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}".replace(",", "\u202f")
+    if abs(value) < 1:
+        return f"{value:.{digits}g}"
+    return f"{value:,.{0 if abs(value) >= 100 else 2}f}".replace(",", "\u202f")
+
+
+@register.filter
+def compact(value: Any) -> str:
+    """Large counts in short form: 12 345 → 12.3k."""
+    if value is None or value == "":
+        return "–"
+    number = float(value)
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(number) >= limit:
+            scaled = number / (1e3 if unit == "k" else limit)
+            return f"{scaled:.3g}{unit}"
+    return num(int(number) if number.is_integer() else number)
+
+
+@register.filter
+def percent(value: Any, digits: int = 1) -> str:
+    return "–" if value is None or value == "" else f"{100 * float(value):.{digits}f}\u202f%"
+
+
+@register.filter
+def measured(value: Any, unit: str) -> str:
+    """A value of a comparison in its unit: share, points or ms."""
+    if unit == "share":
+        return percent(value)
+    return f"{num(value)} ms" if unit == "ms" and value is not None else num(value)
+
+
+@register.filter
+def size(value: Any) -> str:
+    """Bytes in binary units."""
+    if value is None or value == "":
+        return "–"
+    number = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024 or unit == "GiB":
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return ""
+
+
+@register.filter
+def seconds(value: Any) -> str:
+    """A duration given as seconds or timedelta: 820 ms, 12.4 s, 3 min 05 s, 2 h 10 min."""
+    if value is None or value == "":
+        return "–"
+    total = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if total < 1:
+        return f"{1000 * total:.0f} ms"
+    if total < 60:
+        return f"{total:.1f} s"
+    whole = round(total)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+@register.simple_tag
+def ago(value: datetime | None) -> SafeString | str:
+    """A time that js/format.js keeps relative; the absolute time is in the title, and there without JavaScript."""
+    if value is None:
+        return "–"
+    shown = timezone.localtime(value).strftime("%Y-%m-%d %H:%M:%S %Z")
+    return format_html('<time data-relative datetime="{}" title="{}">{}</time>', value.isoformat(), shown, shown)
+
+
+@register.filter
+def since(start: datetime | None, end: datetime | None = None) -> str:
+    """Wall time from `start` to `end`, or to now."""
+    return "–" if start is None else seconds((end or timezone.now()) - start)
+
+
+@register.filter
+def short(value: Any, length: int = 10) -> str:
+    """The start of a digest."""
+    text = str(value or "")
+    return text.removeprefix("sha256:")[:length] or "–"
+
+
+@register.filter
+def get(mapping: Any, key: str) -> Any:
+    """A dictionary's value by a key that is not an identifier (`reward/mean`)."""
+    return mapping.get(key) if hasattr(mapping, "get") else None
+
+
+@register.filter
+def at(values: Any, index: int) -> Any:
+    """An element of a list by a place that the template counts."""
+    return values[index] if index < len(values) else None
+
+
+@register.filter
+def flat(value: Any) -> str:
+    """A small value of any shape in one line: lists by commas, mappings as `key value`."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {flat(item)}" for key, item in value.items()) or "–"
+    if isinstance(value, list | tuple):
+        return ", ".join(flat(item) for item in value) or "–"
+    return num(value)
+
+
+@register.filter
+def pretty_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+
+
+@register.simple_tag(takes_context=True)
+def url_with(context: template.Context, **changes: Any) -> str:
+    """This page's query string with some parameters changed; None removes one."""
+    query: QueryDict = context["request"].GET.copy()
+    for key, value in changes.items():
+        if value is None:
+            query.pop(key, None)
+        else:
+            query[key] = str(value)
+    return f"?{query.urlencode()}"
+
+
+@register.simple_tag
+def spark(values: list[float | None] | None, label: str = "") -> SafeString | str:
+    """A sparkline of the last values, as SVG with attributes only."""
+    points = [v for v in values or [] if v is not None]
+    if len(points) < 2:
+        return ""
+    low, high = min(points), max(points)
+    spread = (high - low) or 1.0
+    places = [(100 * i / (len(points) - 1), 22 - 20 * (v - low) / spread) for i, v in enumerate(points)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    title = f"{label} from {points[0]:.3g} to {points[-1]:.3g}, between {low:.3g} and {high:.3g}"
+    return format_html(
+        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{}">'
+        "<title>{}</title>"
+        '<polyline points="{}"/></svg>',
+        title.strip(),
+        title.strip(),
+        line,
+    )
