@@ -23,7 +23,7 @@ def _default_project(**_: Any) -> None:
     from composer_web.accounts.models import DEFAULT_PROJECT, Project
 
     known = {"slug": "default", "name": "Default", "open": True, "library": True}
-    _, created = Project.objects.get_or_create(pk=DEFAULT_PROJECT, defaults=known)
+    created = Project.objects.get_or_create(pk=DEFAULT_PROJECT, defaults=known)[1]
     if created:  # by its number, which the sequence does not know: the next project would be given the same
         with connection.cursor() as cursor:
             for statement in connection.ops.sequence_reset_sql(no_style(), [Project]):
