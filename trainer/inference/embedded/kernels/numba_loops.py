@@ -17,7 +17,7 @@ from trainer.inference.embedded.kernels.numba_products import PANEL as PANEL
 from trainer.inference.embedded.kernels.numba_products import product
 from trainer.inference.embedded.kernels.vectors import WIDTH, larger, load, splat, store
 
-BUILT_ON = "3967da86b595560b"
+BUILT_ON = "ff56c12efd4bda1c"
 """Of the files that are compiled into these loops: numba looks only at the file of a loop when it keeps compiled code."""
 
 _BLOCK = 64
