@@ -91,7 +91,7 @@ bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last li
 	@export BENCH_COMMAND='make bench NAME=$(NAME)$(if $(ARGS), ARGS="$(ARGS)")'; exec $(PY) -m tests.bench $(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)
 
 base-policy: install ## train the shipped base policy again from scratch
-	$(PY) -m trainer.toy.base_policy $(ARGS)
+	$(PY) -m trainer.recipes.base_policy $(ARGS)
 
 clean: down ## remove what can be made again; .data (runs, weights, database) stays
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles

@@ -35,6 +35,15 @@ RETIRED: dict[str, str] = {
     r"deal_out|hand_over": "scatter_state, publish_checkpoint",
     r"Workshop|Roster|Beginnings|Narrowing": "TaskBuilder, ReplicaRegistry, PrefixTree, SamplingMask",
     r"numba_half|shared_rows": "numba_bf16, prefix_sharing",
+    r"norm_in_half|gate_in_half": "fuse_rms_norm, fuse_swiglu",
+    r"open_M|SamplingSupport": "mask_M, SamplingMasks",
+    r"ShardedLearner|ShardedRLStage": "Learner with a ShardedBackend, RLStage with ShardedRL",
+    r"Displaced|prove_seconds|prove_again": "DeploymentMoved, verify_seconds, verify_again",
+    r"guess(?:es|ed)? (?:tokens )?ahead|guesses tokens|guessed_BTV": "drafts tokens, draft head",
+    r"MemberSpec|read_members|fixed_members|members_arguments": "ReplicaSpec, read_replicas, fixed_replicas",
+    r"Parted|pack_parted|wide_below": "BitmapBlock, pack_bitmap, wide_flagged",
+    r"tripped": "breaker_open (circuit breaker)",
+    r"MOST_FAILURES|MOST_LAG|MOST_HINTS|LEAST_REMAINING|most_held_out": "MAX_…, MIN_…, max_…, min_…",
     r"trainer[./](?:asynchrony|parallel|replay)": "trainer/orchestrator, trainer/distributed, trainer/router_replay",
     r"sandbox[./]tasks[./](?:generators|packages|formats|errors|sdist|archives|artefacts|history|ownership)": (
         "sandbox/generators, packages, formats, errors, repositories; tasks/procedural"

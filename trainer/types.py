@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolResult
 from sandbox.storable import StorableObject, StorableText
-from trainer.router_replay.payload import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingMasks
 
 
 class Frozen(BaseModel):
@@ -33,7 +33,7 @@ class Segment(Frozen):
     versions: list[int]
     experts: RoutedExperts | None = None
     """Sampler's routed experts for the first of these tokens, where the policy has experts."""
-    support: SamplingSupport | None = None
+    support: SamplingMasks | None = None
     """Sampling mask by token, where sampling was restricted; one entry per token of the segment."""
 
 
@@ -159,7 +159,7 @@ class TrainSample(Frozen):
     advantages: list[float]
     """Final advantage per token (group baseline subtracted); 0 where the mask is 0."""
     experts: RoutedExperts | None = None
-    support: SamplingSupport | None = None
+    support: SamplingMasks | None = None
     """Sampling mask of the segment."""
 
 

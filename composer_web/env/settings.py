@@ -70,7 +70,7 @@ class Env(BaseSettings):
         default=1, ge=1, description="Embedded engines that `make up` starts; with more than one, a router before them"
     )
     speculate: int = Field(
-        default=0, ge=0, le=8, description="Tokens that embedded engines guess ahead, for policies with a head for it"
+        default=0, ge=0, le=8, description="Draft tokens per step of embedded engines, for policies with a draft head"
     )
     engine_device: str = Field(
         default="cpu",

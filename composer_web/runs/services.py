@@ -67,7 +67,7 @@ def check_config(config: RunConfig) -> list[str]:
         warnings += config_checks.warnings_of(config)
         if stage.sampling.num_speculative_tokens and not (weights.path / "mtp").is_dir():
             warnings.append(
-                f"{config.policy!r} has no head to guess tokens with, so "
+                f"{config.policy!r} has no draft head, so "
                 f"stage.sampling.num_speculative_tokens={stage.sampling.num_speculative_tokens} "
                 "changes nothing; stages train one as their last act with mtp.num_speculative_tokens"
             )

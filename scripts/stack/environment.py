@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.inference.discovery import MEMBERS, MemberSpec, read_members, server_urls
+from trainer.inference.discovery import REPLICAS, ReplicaSpec, read_replicas, server_urls
 from trainer.inference.errors import BadRequest
 
 from . import ports, postgres, valkey
@@ -100,7 +100,7 @@ def engine_count(variables: Mapping[str, str], engine: str) -> int:
 
 
 def speculation(variables: Mapping[str, str], engine: str) -> int:
-    """Tokens that embedded engines guess ahead, for policies with a head for it. Raises StackError."""
+    """Draft tokens per step of embedded engines, for policies with a draft head. Raises StackError."""
     asked = variables.get("OPENCOMPOSER_SPECULATE") or "0"
     if not asked.isdigit() or int(asked) > MOST_SPECULATED:
         raise StackError(f"OPENCOMPOSER_SPECULATE must be a number from 0 to {MOST_SPECULATED}, found {asked!r}")
@@ -122,27 +122,27 @@ def mirrors(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def members_file(layout: Layout, engine: str = "embedded") -> Path:
+def replicas_file(layout: Layout, engine: str = "embedded") -> Path:
     """The list of engines of the router, or of vLLM servers: edited by hand, it adds or removes some while runs go on."""
     return layout.run / ("vllm.json" if engine == "vllm" else "engines.json")
 
 
-def _write_members(layout: Layout, addresses: Addresses) -> None:
+def _write_replicas(layout: Layout, addresses: Addresses) -> None:
     """Our engines at the ports of this start, or the vLLM servers that the setting names; those that were added by hand stay
     (`cluster` tells them apart)."""
-    path = members_file(layout, addresses.engine)
+    path = replicas_file(layout, addresses.engine)
     urls = [f"http://127.0.0.1:{port}" for port in addresses.engine_ports]
     if addresses.engine == "vllm":
         urls = server_urls(addresses.vllm_urls)
     if not urls:
         return
     try:
-        others = [spec for spec in read_members(path) if spec.cluster != STACK] if path.exists() else []
+        others = [spec for spec in read_replicas(path) if spec.cluster != STACK] if path.exists() else []
     except BadRequest as error:
         raise StackError(f"{error}; correct the file, or remove it") from error
-    ours = [MemberSpec(url=url, cluster=STACK) for url in urls]
+    ours = [ReplicaSpec(url=url, cluster=STACK) for url in urls]
     others = [spec for spec in others if spec.url not in urls]
-    _private(path, MEMBERS.dump_json([*ours, *others], indent=1).decode() + "\n")
+    _private(path, REPLICAS.dump_json([*ours, *others], indent=1).decode() + "\n")
 
 
 def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
@@ -162,7 +162,7 @@ def variables(layout: Layout, addresses: Addresses) -> dict[str, str]:
 def write(layout: Layout, addresses: Addresses) -> None:
     _private(layout.run / "env", "".join(f"{name}={value}\n" for name, value in variables(layout, addresses).items()))
     _private(layout.run / "mark", f"{addresses.mark}\n")
-    _write_members(layout, addresses)
+    _write_replicas(layout, addresses)
 
 
 def read(layout: Layout) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import valkey
-from .environment import Addresses, members_file
+from .environment import Addresses, replicas_file
 from .layout import REPOSITORY, Layout
 
 SERVICES = "services"
@@ -98,9 +98,15 @@ def _inference(layout: Layout, addresses: Addresses, compute: dict[str, str]) ->
     """The server of the inference contract: our own engine, a router and several of those, or the one in front of vLLM."""
     address = ("--host", "127.0.0.1", "--port", str(addresses.inference_port))
     if addresses.engine == "vllm":
-        members = ("--members", str(members_file(layout, addresses.engine)))
-        return [Program("inference", [sys.executable, "-m", "trainer.inference.vllm.server", *members, *address])]
-    embedded = [sys.executable, "-m", "trainer.inference.embedded.server", "--speculate", str(addresses.speculate)]
+        replicas = ("--replicas", str(replicas_file(layout, addresses.engine)))
+        return [Program("inference", [sys.executable, "-m", "trainer.inference.vllm.server", *replicas, *address])]
+    embedded = [
+        sys.executable,
+        "-m",
+        "trainer.inference.embedded.serving.server",
+        "--speculate",
+        str(addresses.speculate),
+    ]
     if not addresses.engine_ports:
         return [Program("inference", [*embedded, *address], variables=compute)]
     share = {"OMP_NUM_THREADS": str(max(1, int(compute["OMP_NUM_THREADS"]) // len(addresses.engine_ports)))}
@@ -112,10 +118,10 @@ def _inference(layout: Layout, addresses: Addresses, compute: dict[str, str]) ->
         )
         for number, port in enumerate(addresses.engine_ports, start=1)
     ]
-    members = ("--members", str(members_file(layout)))
+    replicas = ("--replicas", str(replicas_file(layout)))
     return [
         *engines,
-        Program("inference", [sys.executable, "-m", "trainer.inference.router.server", *members, *address]),
+        Program("inference", [sys.executable, "-m", "trainer.inference.router.server", *replicas, *address]),
     ]
 
 

@@ -19,6 +19,7 @@ from tests.distributed.worlds import (
     meshes,
     parallel,
     policy,
+    ranks_of,
     run_world,
     sharded,
 )
@@ -36,12 +37,13 @@ from trainer.config import (
 )
 from trainer.config.episodes import SamplingConfig
 from trainer.distributed.fsdp import whole, whole_state
-from trainer.distributed.rl import OfFirst, ShardedRLStage
+from trainer.distributed.rl import OfFirst, ShardedRL
 from trainer.distributed.textual_feedback import learn_from_hints as learn_together
+from trainer.errors import BatchTimeout
 from trainer.learning.distillation import learn_from_hints
 from trainer.learning.lora import Adapters
-from trainer.rl.stage import RLStage, run_rl
-from trainer.stages.base import BatchTimeout
+from trainer.rl.backend import SingleProcess
+from trainer.rl.stage import run_rl
 from trainer.types import HintedTurn, TrainGroup
 from trainer.weights import WeightStore
 
@@ -79,7 +81,7 @@ def same_gradients(
         adapters = Adapters(model, LORA, seed=0) if lora else None
         learners.append(make(model, adapters=adapters, optimizer=MUON))
     both, one = learners
-    found = learn_together(both.root, both.meshes, batch, config)
+    found = learn_together(ranks_of(both).root, ranks_of(both).meshes, batch, config)
     wanted = learn_from_hints(one.model, batch, config)
     assert found == pytest.approx(wanted, rel=1e-4, abs=1e-6), label
     gradients = {name: p.grad for name, p in one.model.named_parameters() if p.grad is not None}
@@ -92,7 +94,7 @@ def same_gradients(
         values, other = both.train(batch, step=step), one.train(batch, step=step)
         for name in ("optim/loss", "optim/grad_norm", "policy/entropy"):
             assert values[name] == pytest.approx(other[name], rel=1e-3, abs=2e-5), f"{label}: {name}"
-    plain = dict(whole_state(both.plain_state()))
+    plain = dict(whole_state(both.published_state()))
     for name, tensor in one.weights().items():
         assert float((plain[name] - tensor).abs().mean()) < 0.02 * LEARNING_RATE, f"{label}: {name}"
 
@@ -122,7 +124,7 @@ def staged(root: Path, data: list[TrainGroup], ranks: int, rank: int = 0) -> Mem
     run_rl(
         policy_dir=BASE_POLICY, config=config, seed=0, source=outside or source, sink=outside or sink,
         store=WeightStore(root / "weights", dtype="float32"), checkpoints=CheckpointStore(root / "checkpoints", keep=2),
-        stage_of=partial(ShardedRLStage, world) if world else RLStage,
+        backend_of=partial(ShardedRL, world) if world else SingleProcess,
     )  # fmt: skip
     return sink
 

@@ -1,4 +1,4 @@
-"""Rows are dealt evenly by their quadratic cost, each exactly once, within the token limit."""
+"""Rows are balanced evenly by their quadratic cost, each exactly once, within the token limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.distributed.worlds import policy
-from trainer.distributed.batch_balancing import Cost, cost_of, deal, efficiency
+from trainer.distributed.batch_balancing import Cost, balance, cost_of, efficiency
 
 
 @given(
@@ -19,10 +19,10 @@ from trainer.distributed.batch_balancing import Cost, cost_of, deal, efficiency
 def test_every_row_is_computed_once_and_ranks_walk_equally_often(
     lengths: list[int], ranks: int, max_tokens: int
 ) -> None:
-    dealt = deal(lengths, ranks=ranks, max_tokens=max_tokens, cost=Cost(even=100.0))
-    assert len({len(batches) for batches in dealt}) == 1
-    assert sorted(i for batches in dealt for batch in batches for i in batch) == list(range(len(lengths)))
-    for batch in (batch for batches in dealt for batch in batches if batch):
+    balanced = balance(lengths, ranks=ranks, max_tokens=max_tokens, cost=Cost(even=100.0))
+    assert len({len(batches) for batches in balanced}) == 1
+    assert sorted(i for batches in balanced for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in (batch for batches in balanced for batch in batches if batch):
         assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= max_tokens
 
 
@@ -31,8 +31,8 @@ def test_heavy_tails_cost_little_idleness() -> None:
     draw = random.Random(0)
     lengths = [min(30_000, int(draw.lognormvariate(7.5, 1.0)) + 16) for _ in range(512)]
     cost = Cost(even=4000.0)
-    balanced = efficiency(deal(lengths, ranks=8, max_tokens=32_768, cost=cost), lengths, cost)
-    tokens_only = efficiency(deal(lengths, ranks=8, max_tokens=32_768, cost=Cost(even=1e12)), lengths, cost)
+    balanced = efficiency(balance(lengths, ranks=8, max_tokens=32_768, cost=cost), lengths, cost)
+    tokens_only = efficiency(balance(lengths, ranks=8, max_tokens=32_768, cost=Cost(even=1e12)), lengths, cost)
     in_turn = efficiency([[[i] for i in range(rank, 512, 8)] for rank in range(8)], lengths, cost)
     assert balanced > 0.85
     assert balanced > tokens_only + 0.03 and balanced > 1.5 * in_turn

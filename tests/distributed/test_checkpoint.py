@@ -13,12 +13,12 @@ from torch import distributed
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
 from tests.distributed.test_equal import MUON
-from tests.distributed.worlds import alone, groups, parallel, policy, run_world, sharded
+from tests.distributed.worlds import alone, groups, parallel, policy, ranks_of, run_world, sharded
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointError, CheckpointState, CheckpointStore
 from trainer.distributed.checkpoint import ShardedCheckpoints, to_disk
-from trainer.distributed.publish import published
+from trainer.distributed.publish import published_slices
 from trainer.policy.names import load_checkpoint_state
 from trainer.policy.store import Policy
 from trainer.weights import RankPublisher, Subscriber, open_versions
@@ -43,11 +43,11 @@ def write(rank: int, root: str, die: bool) -> None:
     learner = sharded(policy(FAMILY), parallel(2, ep=2), optimizer=MUON)
     kept = Policy(learner.model, tokenizer, policies.ChatRenderer(tokenizer), Path(root))
     store = CheckpointStore(Path(root) / "checkpoints", keep=1)
-    checkpoints = ShardedCheckpoints(store, learner.meshes)
+    checkpoints = ShardedCheckpoints(store, ranks_of(learner).meshes)
     publisher = RankPublisher(open_versions(Path(root) / "weights"), rank, 2, dtype="float32", timeout=60)
     for step in (1, 2):
         learner.train(groups(seed=step), step=step)
-        publisher.publish(step, published(learner.model, learner.meshes))
+        publisher.publish(step, published_slices(learner.model, ranks_of(learner).meshes))
     checkpoints.save(kept, learner, state(2))
     at_two = learner.weights()
     learner.train(groups(seed=3), step=3)  # while it is written
@@ -58,7 +58,7 @@ def write(rank: int, root: str, die: bool) -> None:
     else:
         learner.weights()
     if die:
-        cut_short = ShardedCheckpoints(store, learner.meshes, writer=Killer if rank == 1 else to_disk)
+        cut_short = ShardedCheckpoints(store, ranks_of(learner).meshes, writer=Killer if rank == 1 else to_disk)
         cut_short.save(kept, learner, state(3))
         cut_short.wait()
 
@@ -70,7 +70,7 @@ def go_on(rank: int, root: str) -> None:
     found = store.latest(stage="rl", whole=False)
     assert found is not None and found.state.consumed_prompts == [0, 1]
     expected = torch.load(Path(root) / "expected.pt", weights_only=True)
-    checkpoints = ShardedCheckpoints(store, learner.meshes)
+    checkpoints = ShardedCheckpoints(store, ranks_of(learner).meshes)
     checkpoints.load(found.path, learner)
     assert all(torch.equal(tensor, expected["two"][name]) for name, tensor in learner.weights().items())
     learner.train(groups(seed=3), step=3)

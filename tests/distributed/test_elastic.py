@@ -24,8 +24,8 @@ from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
 from trainer.distributed.elastic import nodes, rendezvous
 from trainer.distributed.elastic.launch import run_stage_on_ranks
-from trainer.distributed.elastic.node_agent import Follower
-from trainer.distributed.elastic.nodes import INVITATION, Meeting, invite, shared_folder, silent
+from trainer.distributed.elastic.node_agent import NodeAgent
+from trainer.distributed.elastic.nodes import JOIN_REQUEST, RendezvousConfig, request_nodes, shared_folder, silent
 from trainer.distributed.elastic.rendezvous import Rendezvous
 from trainer.midtrain.stage import run_midtrain
 from trainer.stages.base import StageResult
@@ -98,9 +98,9 @@ def configuration(**parallel: Any) -> MidtrainConfig:
     )  # fmt: skip
 
 
-def train(config: MidtrainConfig, sink: At, meeting: Meeting, root: Path) -> None:
+def train(config: MidtrainConfig, sink: At, rendezvous: RendezvousConfig, root: Path) -> None:
     result = run_stage_on_ranks(
-        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=root, meeting=meeting, started=sink.started
+        policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=root, rendezvous=rendezvous, started=sink.started
     )  # fmt: skip
     assert result == StageResult("completed", STEPS, root / f"step-{STEPS:06d}")
 
@@ -131,11 +131,11 @@ def test_a_lost_machine_costs_the_steps_since_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes, "LAST_CALL_SECONDS", 45)
-    meeting = Meeting(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
-    meeting.folder.mkdir()
-    other = Other(meeting.folder, tmp_path / "log")
+    rendezvous = RendezvousConfig(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
+    rendezvous.folder.mkdir()
+    other = Other(rendezvous.folder, tmp_path / "log")
     sink = At(3, other.fall_over)
-    train(configuration(), sink, meeting, tmp_path / "checkpoints")
+    train(configuration(), sink, rendezvous, tmp_path / "checkpoints")
     assert said(sink) == [ALL, ONE], (tmp_path / "log").read_text()
     assert any("resumed from the checkpoint of step 2" in text for _, text in sink.events)
     assert sink.ranks == {1: 2, 2: 2, 3: 1, 4: 1, 5: 1, 6: 1} and sink.starts == 2
@@ -149,18 +149,18 @@ def test_a_machine_that_comes_later_joins_and_no_restart_is_counted(
 ) -> None:
     """Agents end their ranks one after the other: those of the later ones fail first, and none may take it for a failure."""
     monkeypatch.setattr(nodes, "LAST_CALL_SECONDS", 1)
-    meeting = Meeting(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
-    others = [Other(meeting.folder, tmp_path / "log-1")]
+    rendezvous = RendezvousConfig(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
+    others = [Other(rendezvous.folder, tmp_path / "log-1")]
 
     def come() -> None:
         first = rank_process(0)
-        assert list(meeting.folder.glob(f"*/{INVITATION}")), "it still asks for who is missing"
-        others.append(Other(meeting.folder, tmp_path / "log-2"))
+        assert list(rendezvous.folder.glob(f"*/{JOIN_REQUEST}")), "it still asks for who is missing"
+        others.append(Other(rendezvous.folder, tmp_path / "log-2"))
         until(lambda: first not in parents(), "the ranks are started again, with the new ones")
 
     sink, config = At(3, come), configuration(world_size=3, dp_shard=3, max_nodes=3, min_nodes=2, max_restarts=0)
     try:
-        train(config, sink, meeting, tmp_path / "checkpoints")
+        train(config, sink, rendezvous, tmp_path / "checkpoints")
     finally:
         for other in others:
             other.leave()
@@ -180,33 +180,33 @@ def test_a_run_is_heard_of_and_what_lost_machines_left_is_cleared_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes, "BEAT_SECONDS", 0.01)
-    meeting, config = Meeting("127.0.0.1:29400", tmp_path), configuration().parallel
+    rendezvous, config = RendezvousConfig("127.0.0.1:29400", tmp_path), configuration().parallel
     for name, seconds in (("forgotten", 2 * nodes.FORGOTTEN_SECONDS), ("lost", 2 * nodes.STALE_SECONDS)):
         (tmp_path / name).mkdir()
-        invite(tmp_path / name, config, meeting)
-        aged(tmp_path / name / INVITATION, seconds)
-    with shared_folder(meeting) as folder:
+        request_nodes(tmp_path / name, config, rendezvous)
+        aged(tmp_path / name / JOIN_REQUEST, seconds)
+    with shared_folder(rendezvous) as folder:
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["lost", folder.name])
-        invite(folder, config, meeting)
-        aged(folder / INVITATION, 2 * nodes.STALE_SECONDS)
-        until(lambda: not silent(folder / INVITATION), "it is touched")
-        assert silent(tmp_path / "lost" / INVITATION)
+        request_nodes(folder, config, rendezvous)
+        aged(folder / JOIN_REQUEST, 2 * nodes.STALE_SECONDS)
+        until(lambda: not silent(folder / JOIN_REQUEST), "it is touched")
+        assert silent(tmp_path / "lost" / JOIN_REQUEST)
 
 
 def test_nobody_follows_a_machine_that_was_lost(tmp_path: Path) -> None:
     """Its successor may meet at the same address, and where one machine is enough its followers would begin without it."""
-    meeting = Meeting(f"127.0.0.1:{free_port()}", tmp_path)
-    invite(tmp_path, configuration().parallel, meeting)
-    invitation, place = tmp_path / INVITATION, tmp_path / "taken-1"
-    follower = Follower(tmp_path)
-    aged(invitation, 2 * nodes.STALE_SECONDS)
-    follower._answer(invitation)
+    rendezvous = RendezvousConfig(f"127.0.0.1:{free_port()}", tmp_path)
+    request_nodes(tmp_path, configuration().parallel, rendezvous)
+    request, place = tmp_path / JOIN_REQUEST, tmp_path / "taken-1"
+    agent = NodeAgent(tmp_path)
+    aged(request, 2 * nodes.STALE_SECONDS)
+    agent._answer(request)
     assert not place.exists()
-    aged(invitation, 0)
-    following = threading.Thread(target=follower._answer, args=(invitation,))
+    aged(request, 0)
+    following = threading.Thread(target=agent._answer, args=(request,))
     following.start()
     until(place.exists, "it takes part")
-    aged(invitation, 2 * nodes.STALE_SECONDS)
+    aged(request, 2 * nodes.STALE_SECONDS)
     following.join(DEADLINE)
     assert not following.is_alive() and not place.exists()
 

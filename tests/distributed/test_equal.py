@@ -9,12 +9,23 @@ import pytest
 import torch
 from torch import distributed
 from torch.distributed.tensor import Shard, distribute_tensor
+from transformers import PreTrainedModel
 
-from tests.distributed.worlds import LEARNING_RATE, alone, groups, meshes, parallel, policy, run_world, sharded
+from tests.distributed.worlds import (
+    LEARNING_RATE,
+    alone,
+    groups,
+    meshes,
+    parallel,
+    policy,
+    ranks_of,
+    run_world,
+    sharded,
+)
 from trainer.config import ObjectiveConfig, OptimizerConfig, ParallelConfig
-from trainer.distributed.errors import ParallelRefused
 from trainer.distributed.fsdp import whole
 from trainer.distributed.muon import ShardedOptimizer
+from trainer.errors import ParallelRefused
 from trainer.learning.flops import fastest_product
 from trainer.learning.optimizers import NamedOptimizer
 from trainer.learning.step import Learner
@@ -39,7 +50,7 @@ def assert_equal(
     if missing:
         sizes = {"max_nodes": missing + 1, "min_nodes": 1} | sizes
     mine = sharded(policy(family), parallel(ranks * (missing + 1), **sizes), **changes)
-    assert mine.meshes.world == ranks
+    assert ranks_of(mine).meshes.world == ranks
     other = alone(policy(family), **changes)
     gradients: list[dict[str, torch.Tensor]] = []
     keep_gradients(mine, gradients)
@@ -60,7 +71,7 @@ def assert_equal(
                 torch.testing.assert_close(first[name], gradient, rtol=1e-4, atol=2e-6 * scale, msg=f"{label}: {name}")
         gradients.clear()
         # Between two steps, as a stage asks for it: nothing of it may stay behind for the next one.
-        said, known = mine.probe(), measure_model(other.model)
+        said, known = ranks_of(mine).probe(), measure_model(other.model)
         assert [row.prompt_ids for row in said.rows] == [row.prompt_ids for row in known.rows]
         assert known.gap([(row.ids[0], row.logprobs[0]) for row in said.rows]) < 1e-3, label
     weights = mine.weights()
@@ -70,13 +81,13 @@ def assert_equal(
 
 def keep_gradients(learner: Learner, kept: list[dict[str, torch.Tensor]]) -> None:
     """Whole gradients of each step, before they are clipped."""
-    update = learner._update
+    clip = learner.backend.clip_gradients
 
-    def noted(rate: float, step: int) -> float:
-        kept.append({n: whole(p.grad).clone() for n, p in learner.model.named_parameters() if p.grad is not None})
-        return update(rate, step)
+    def noted(model: PreTrainedModel, max_norm: float) -> float:
+        kept.append({n: whole(p.grad).clone() for n, p in model.named_parameters() if p.grad is not None})
+        return clip(model, max_norm)
 
-    learner._update = noted  # type: ignore[method-assign]
+    learner.backend.clip_gradients = noted  # type: ignore[method-assign]
 
 
 def assert_near_in_half_precision() -> None:

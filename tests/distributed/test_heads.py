@@ -21,9 +21,9 @@ from trainer.distributed.rl import OfFirst
 from trainer.distributed.supervised import ShardedTrainee
 from trainer.inference.embedded.factory import build_decoder, read_shape
 from trainer.inference.embedded.model import read_state
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.speculative import load_drafter
 from trainer.inference.mtp.distil import Distillation, Here, distil
-from trainer.inference.mtp.head import MultiToken
 from trainer.midtrain.stage import run_midtrain
 
 HOW = Distillation(ahead=2, width=24, steps=5, batch=3, learning_rate=1e-2)

@@ -17,10 +17,10 @@ from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import ParallelConfig
 from trainer.distributed.elastic.launch import run_stage_on_ranks
-from trainer.distributed.rpc import Answer, Call, Server
+from trainer.distributed.elastic.rpc import Answer, Call, Server
+from trainer.errors import BatchTimeout
 from trainer.learning.token_export import TrainedGroup
 from trainer.rl.stage import run_rl
-from trainer.stages.base import BatchTimeout
 from trainer.weights import WeightStore
 
 

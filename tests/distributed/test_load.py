@@ -14,13 +14,22 @@ from torch import distributed
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from tests.distributed.test_equal import keep_gradients
-from tests.distributed.worlds import DENSE, alone, groups, meshes, parallel, policy, run_world, settings, sharded
+from tests.distributed.worlds import (
+    DENSE,
+    alone,
+    groups,
+    meshes,
+    parallel,
+    policy,
+    ranks_of,
+    run_world,
+    sharded,
+)
 from trainer import policy as policies
 from trainer.config import LoraConfig, ObjectiveConfig
 from trainer.distributed import load
 from trainer.distributed.fsdp import is_cut, shard, whole
-from trainer.distributed.learner import ShardedLearner
-from trainer.distributed.publish import published
+from trainer.distributed.publish import published_slices
 from trainer.learning.lora import Adapters
 from trainer.policy.errors import PolicyUnreadable
 from trainer.policy.names import load_checkpoint_state
@@ -174,10 +183,14 @@ def trained(family: str, folder: Path, sizes: dict[str, Any], *, lora: bool = Fa
             return Adapters(model, LoraConfig(rank=4, alpha=8.0), seed=0) if lora else None
 
     model, reference = load.model_of(folder), load.model_of(folder).requires_grad_(False)
-    mine = ShardedLearner(
+    mine = sharded(
         model,
-        meshes(parallel(distributed.get_world_size(), **sizes)),
-        **settings(objective=KL, reference=reference, adapters=adapters(model), folder=folder, reference_folder=folder),
+        parallel(distributed.get_world_size(), **sizes),
+        objective=KL,
+        reference=reference,
+        adapters=adapters(model),
+        folder=folder,
+        reference_folder=folder,
     )
     one = policies.load_model(folder)
     other = alone(
@@ -304,7 +317,7 @@ def follows(rank: int, folder: str) -> None:
         learner = sharded(policy(family), parallel(2, **published_as))
         publisher = RankPublisher(store.versions, rank, 2, dtype="float32", timeout=60)
         for version in range(3):
-            publisher.publish(version, published(learner.model, learner.meshes))
+            publisher.publish(version, published_slices(learner.model, ranks_of(learner).meshes))
             learner.train(groups(seed=version), step=version + 1)
         reader = policy(family, seed=5)
         shard(reader, meshes(parallel(2, **read_as)))

@@ -22,10 +22,10 @@ from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
 from trainer.distributed.elastic import node_agent, rendezvous
 from trainer.distributed.elastic.launch import run_stage_on_ranks
-from trainer.distributed.elastic.nodes import Meeting, check, invite, shared_folder
-from trainer.distributed.errors import ParallelRefused
+from trainer.distributed.elastic.nodes import RendezvousConfig, check, request_nodes, shared_folder
+from trainer.distributed.elastic.rpc import KEY
 from trainer.distributed.parallel_dims import _rank
-from trainer.distributed.rpc import KEY
+from trainer.errors import ParallelRefused
 from trainer.midtrain.stage import run_midtrain
 from trainer.stages.base import StageResult
 
@@ -36,22 +36,22 @@ def test_sizes_and_addresses_that_do_not_fit_are_named() -> None:
     with pytest.raises(ValidationError, match="max_nodes=3 does not divide world_size=4"):
         ParallelConfig(world_size=4, dp_shard=4, max_nodes=3)
     for right in ("gpu-1:29400", "10.0.0.7:29400", "[::1]:80"):
-        assert check(TWO, Meeting(right, Path())).endpoint == right
-    for meeting in (None, Meeting("", Path())):
+        assert check(TWO, RendezvousConfig(right, Path())).endpoint == right
+    for config in (None, RendezvousConfig("", Path())):
         with pytest.raises(
             ParallelRefused, match=r"parallel\.max_nodes=2 needs an address .* OPENCOMPOSER_TRAINER_ENDPOINT"
         ):
-            check(TWO, meeting)
+            check(TWO, config)
     for wrong in ("gpu-1", "http://gpu-1:29400", "gpu-1:0", "gpu-1:70000", ":29400"):
         with pytest.raises(ParallelRefused, match="is no address of the form host:port"):
-            check(TWO, Meeting(wrong, Path()))
+            check(TWO, RendezvousConfig(wrong, Path()))
 
 
 def test_settings_reach_torchrun(tmp_path: Path) -> None:
-    meeting = Meeting("gpu-1:29400", tmp_path)
-    with shared_folder(meeting) as folder:
+    rendezvous = RendezvousConfig("gpu-1:29400", tmp_path)
+    with shared_folder(rendezvous) as folder:
         config = ParallelConfig(world_size=8, dp_shard=8, max_nodes=2, max_restarts=5)
-        said = invite(folder, config, meeting)
+        said = request_nodes(folder, config, rendezvous)
         line = " ".join(said.arguments(host=True))
         for part in (
             "--rdzv-backend opencomposer", "--rdzv-endpoint gpu-1:29400", "--nnodes 2:2", "--nproc-per-node 4",
@@ -60,16 +60,18 @@ def test_settings_reach_torchrun(tmp_path: Path) -> None:
         ):  # fmt: skip
             assert part in line, part
         assert "is_host=0" in " ".join(said.arguments(host=False))
-        assert node_agent.Invitation.model_validate_json((folder / "invitation.json").read_text()) == said
+        assert node_agent.JoinRequest.model_validate_json((folder / "join.json").read_text()) == said
         fewer = config.model_copy(update={"min_nodes": 1})
-        assert "--nnodes 1:2 --nproc-per-node 4" in " ".join(invite(folder, fewer, meeting).arguments(host=True))
+        assert "--nnodes 1:2 --nproc-per-node 4" in " ".join(
+            request_nodes(folder, fewer, rendezvous).arguments(host=True)
+        )
     assert not folder.exists()
 
 
 def test_torchrun_reads_them(tmp_path: Path) -> None:
     """Its own reading of the line: what it would start."""
     config = ParallelConfig(world_size=8, dp_shard=8, max_nodes=4, min_nodes=2)
-    line = invite(tmp_path, config, Meeting("gpu-1:29400", tmp_path)).arguments(host=False)
+    line = request_nodes(tmp_path, config, RendezvousConfig("gpu-1:29400", tmp_path)).arguments(host=False)
     found, _, rest = config_from_args(parse_args(line))
     assert (found.min_nodes, found.max_nodes, found.nproc_per_node) == (2, 4, 2)
     assert found.rdzv_configs == {"is_host": "0", "join_timeout": "600", "last_call_timeout": "60", "timeout": 900}
@@ -125,14 +127,14 @@ def test_two_machines_train_as_one_process(tmp_path: Path) -> None:
         checkpoint=CheckpointConfig(every_steps=2), optimizer=OptimizerConfig(learning_rate=1e-4, warmup_steps=0),
     )  # fmt: skip
     sink, root = MemorySink(), tmp_path / "checkpoints"
-    meeting = Meeting(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
-    with second_machine(meeting.folder, tmp_path / "log") as other:
+    rendezvous = RendezvousConfig(f"127.0.0.1:{free_port()}", tmp_path / "ranks")
+    with second_machine(rendezvous.folder, tmp_path / "log") as other:
         result = run_stage_on_ranks(
-            policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=root, meeting=meeting
+            policy_dir=BASE_POLICY, config=config, seed=0, sink=sink, checkpoints=root, rendezvous=rendezvous
         )
         assert result == StageResult("completed", 2, root / "step-000002")
         assert other.poll() is None, (tmp_path / "log").read_text()
-    assert list(meeting.folder.iterdir()) == []
+    assert list(rendezvous.folder.iterdir()) == []
     alone = MemorySink()
     run_midtrain(
         policy_dir=BASE_POLICY, config=config.model_copy(update={"parallel": ParallelConfig()}), seed=0, sink=alone,

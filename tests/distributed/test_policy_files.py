@@ -13,7 +13,7 @@ from torch import Tensor, distributed
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from tests.distributed.test_load import _own_memory
-from tests.distributed.worlds import DENSE, groups, meshes, parallel, policy, run_world, settings, sharded
+from tests.distributed.worlds import DENSE, groups, meshes, parallel, policy, ranks_of, run_world, sharded
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointError, CheckpointState, CheckpointStore
@@ -21,8 +21,8 @@ from trainer.config import LoraConfig
 from trainer.distributed import policy_files
 from trainer.distributed.checkpoint import ShardedCheckpoints
 from trainer.distributed.fsdp import shard
-from trainer.distributed.learner import ShardedLearner
 from trainer.learning.lora import Adapters
+from trainer.learning.step import Learner
 from trainer.policy.store import Policy
 
 FILE_BYTES = 20_000
@@ -39,7 +39,7 @@ def nbytes(tensors: dict[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
-def kept_of(learner: ShardedLearner, folder: Path) -> Policy:
+def kept_of(learner: Learner, folder: Path) -> Policy:
     tokenizer = policies.load_tokenizer(BASE_POLICY)
     return Policy(learner.model, tokenizer, policies.ChatRenderer(tokenizer), folder)
 
@@ -55,7 +55,7 @@ def written(rank: int, root: str) -> None:
         learner.train(groups(seed=1), step=1)
         where = Path(root, f"{number}")
         store = CheckpointStore(where, keep=1)
-        checkpoints = ShardedCheckpoints(store, learner.meshes, file_bytes=FILE_BYTES)
+        checkpoints = ShardedCheckpoints(store, ranks_of(learner).meshes, file_bytes=FILE_BYTES)
         held = watch()
         checkpoints.save(kept_of(learner, where), learner, state(1))
         expected = learner.weights()
@@ -106,10 +106,10 @@ def adapted(rank: int, root: str) -> None:
     """Adapters are merged in what is written."""
     model = policy("qwen3")
     adapters = Adapters(model, LoraConfig(rank=4, alpha=8.0), seed=0)
-    learner = ShardedLearner(model, meshes(parallel(2)), **settings(adapters=adapters))
+    learner = sharded(model, parallel(2), adapters=adapters)
     learner.train(groups(seed=1), step=1)
     store = CheckpointStore(Path(root, "adapted"), keep=1)
-    checkpoints = ShardedCheckpoints(store, learner.meshes, file_bytes=FILE_BYTES)
+    checkpoints = ShardedCheckpoints(store, ranks_of(learner).meshes, file_bytes=FILE_BYTES)
     checkpoints.save(kept_of(learner, Path(root)), learner, state(1))
     expected = learner.weights()
     checkpoints.wait()
@@ -145,7 +145,7 @@ def refused(rank: int, root: str) -> None:
     """A disk that takes no more: all ranks hear of it, none waits, and the next checkpoint is written."""
     learner = sharded(policy("qwen3"), parallel(2))
     store = CheckpointStore(Path(root, "checkpoints"), keep=1)
-    checkpoints = ShardedCheckpoints(store, learner.meshes, file_bytes=FILE_BYTES)
+    checkpoints = ShardedCheckpoints(store, ranks_of(learner).meshes, file_bytes=FILE_BYTES)
     save_file, calls = policy_files.save_file, [0]
 
     def full(*args: Any, **others: Any) -> None:

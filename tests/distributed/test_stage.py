@@ -12,9 +12,10 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, ObjectiveConfig, ParallelConfig, RLConfig
-from trainer.distributed.rl import OfFirst, ShardedRLStage
-from trainer.rl.stage import RLStage, run_rl
-from trainer.stages.base import BatchTimeout
+from trainer.distributed.rl import OfFirst, ShardedRL
+from trainer.errors import BatchTimeout
+from trainer.rl.backend import SingleProcess
+from trainer.rl.stage import run_rl
 from trainer.types import TrainGroup
 from trainer.weights import WeightStore, open_versions
 from trainer.weights.probe import published_probe
@@ -46,7 +47,7 @@ def run(root: Path, groups: list[TrainGroup], parallel: ParallelConfig, rank: in
         sink=outside or sink,
         store=WeightStore(root / "weights", dtype="float32"),
         checkpoints=CheckpointStore(root / "checkpoints", keep=1),
-        stage_of=partial(ShardedRLStage, world) if world else RLStage,
+        backend_of=partial(ShardedRL, world) if world else SingleProcess,
     )
     return sink
 

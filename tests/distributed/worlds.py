@@ -15,11 +15,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Co
 
 from tests.trainer.router_replay.moe import BASE, EXPERTS, TOP_K, VOCAB, make
 from trainer.config import ObjectiveConfig, OptimizerConfig, ParallelConfig
-from trainer.distributed.learner import ShardedLearner
+from trainer.distributed.learner import ShardedBackend
 from trainer.distributed.parallel_dims import Meshes, arrange
+from trainer.learning.backend import SingleProcess
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
-from trainer.router_replay.payload import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingMasks
 from trainer.types import TrainGroup, TrainSample
 
 DEADLINE = 400.0
@@ -64,7 +65,7 @@ def groups(*, experts_of: PreTrainedModel | None = None, rows: int = 7, seed: in
                 loss_mask=mask,
                 sampler_logprobs=[-draw.uniform(3, 6) * m for m in mask],
                 advantages=[advantage * m for m in mask],
-                support=SamplingSupport.pack(support) if row == 1 else None,
+                support=SamplingMasks.pack(support) if row == 1 else None,
                 experts=_experts(experts_of, length, draw) if experts_of is not None else None,
             )
         )
@@ -82,6 +83,7 @@ def _experts(model: PreTrainedModel, length: int, draw: random.Random) -> Routed
 
 
 LEARNING_RATE = 1e-3
+BACKEND = ("precision", "lm_head_chunk_size", "compiled")
 OBJECTIVE = ObjectiveConfig(loss_divisor=64.0, router_replay_threshold=0.0)
 
 
@@ -98,11 +100,20 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 
 def alone(model: PreTrainedModel, **changes: Any) -> Learner:
-    return Learner(model, **settings(**changes))
+    """A learner in this process; `changes` are of its settings, and of its backend."""
+    of_backend = {name: changes.pop(name) for name in BACKEND if name in changes}
+    return Learner(model, **settings(**changes), backend=SingleProcess(**of_backend))
 
 
-def sharded(model: PreTrainedModel, config: ParallelConfig, **changes: Any) -> ShardedLearner:
-    return ShardedLearner(model, meshes(config), **settings(**changes))
+def sharded(model: PreTrainedModel, config: ParallelConfig, **changes: Any) -> Learner:
+    """A learner of this rank."""
+    folders = {name: changes.pop(name) for name in ("folder", "reference_folder") if name in changes}
+    return Learner(model, **settings(**changes), backend=ShardedBackend(meshes(config), **folders))
+
+
+def ranks_of(learner: Learner) -> ShardedBackend:
+    assert isinstance(learner.backend, ShardedBackend)
+    return learner.backend
 
 
 def meshes(config: ParallelConfig) -> Meshes:

@@ -40,10 +40,10 @@ from sandbox.repositories.checkout import ini, parse_toml
 from sandbox.repositories.history import TreeFile
 from sandbox.tasks.git_scan import scan_git
 from sandbox.tasks.store import load_bundle
+from trainer.errors import CorruptManifest, CorruptPayload
 from trainer.policy.chat import BareCalls, HermesCalls, read_calls
 from trainer.sft.conversations.readers import conversation_of
 from trainer.weights import codec, manifest
-from trainer.weights.errors import CorruptManifest, CorruptPayload
 
 _FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-"))
 _TREE = {"a.py": TreeFile(b"one\ntwo\nthree\n"), "b/c.py": TreeFile(b"x = 1\n")}

@@ -22,7 +22,7 @@ from composer_web.env.addresses import MIRRORS, mirror_targets
 from composer_web.runs.management.commands.mirror import Command
 from sandbox.backends.capacity import SETTING as SANDBOXES
 from scripts.stack.layout import REPOSITORY
-from trainer.inference.discovery import MemberSpec, fixed_members, members_arguments
+from trainer.inference.discovery import ReplicaSpec, fixed_replicas, replica_arguments
 from trainer.rewards.plugins import FOLDER
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
@@ -224,8 +224,8 @@ def test_the_gpu_profile_serves_the_contract_in_front_of_vllm_under_the_name_tha
     front, vllm = SERVICES["inference-vllm"], SERVICES["vllm"]
     url = SERVICES["web"]["environment"]["OPENCOMPOSER_INFERENCE_URL"]
     assert "http://inference:8100" in url and front["networks"]["default"]["aliases"] == ["inference"]
-    fixed, file = members("inference-vllm")
-    assert front["command"][-1] == "8100" and fixed == [MemberSpec(url="http://vllm:8000")]
+    fixed, file = replicas("inference-vllm")
+    assert front["command"][-1] == "8100" and fixed == [ReplicaSpec(url="http://vllm:8000")]
     assert str(file).startswith("/data/")
     assert vllm["command"][vllm["command"].index("--port") + 1] == "8000"
     assert {"--enable-scale-out", "--logprobs-mode"} <= set(vllm["command"])
@@ -239,20 +239,20 @@ def test_the_gpu_profile_serves_the_contract_in_front_of_vllm_under_the_name_tha
     assert vllm["volumes"] == front["volumes"]  # weights are handed over as paths
 
 
-def members(name: str) -> tuple[list[MemberSpec], Path | None]:
+def replicas(name: str) -> tuple[list[ReplicaSpec], Path | None]:
     """What the command of a service in front of others says of them, as the server reads it."""
     words = [re.sub(r"\$\{\w+:-(.*)\}", r"\1", word) for word in SERVICES[name]["command"][3:]]
     parser = argparse.ArgumentParser()
-    members_arguments(parser)
+    replica_arguments(parser)
     given, _ = parser.parse_known_args(words)
-    return fixed_members(parser, given), given.members
+    return fixed_replicas(parser, given), given.replicas
 
 
 def test_a_router_stands_before_every_replica_of_the_engine_under_the_name_that_everybody_asks() -> None:
     router, engine, on_gpu = SERVICES["router"], SERVICES["engine"], SERVICES["engine-gpu"]
     assert router["networks"]["default"]["aliases"] == ["inference"] and "--port=8100" in router["command"]
-    fixed, file = members("router")
-    assert fixed == [MemberSpec(url="http://engine:8100", each=True)] and str(file).startswith("/data/")
+    fixed, file = replicas("router")
+    assert fixed == [ReplicaSpec(url="http://engine:8100", each=True)] and str(file).startswith("/data/")
     for service in (engine, on_gpu):
         assert "container_name" not in service and "ports" not in service, "it would not scale"
         assert {"--host=0.0.0.0", "--port=8100"} <= set(service["command"])

@@ -21,7 +21,7 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import long_model, wait_for
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError
-from trainer.inference.discovery import MEMBERS, MemberSpec, read_members
+from trainer.inference.discovery import REPLICAS, ReplicaSpec, read_replicas
 
 TOKENS = 600
 ASKING = 8
@@ -39,17 +39,17 @@ def test_more_than_one_engine_puts_a_router_before_them(layout: Layout) -> None:
     product = parser["group:product"]["programs"].split(",")
     assert product[-3:] == ["engine-1", "engine-2", "inference"]
     command = parser["program:inference"]["command"]
-    assert "trainer.inference.router.server" in command and str(environment.members_file(layout)) in command
+    assert "trainer.inference.router.server" in command and str(environment.replicas_file(layout)) in command
     assert "--port 9000" in command and "--port 9101" in parser["program:engine-2"]["command"]
 
 
 def test_engines_added_by_hand_stay_over_a_restart(layout: Layout) -> None:
     environment.write(layout, replace(ADDRESSES, engine_ports=(9100, 9101)))
-    path = environment.members_file(layout)
-    assert [spec.url for spec in read_members(path)] == ["http://127.0.0.1:9100", "http://127.0.0.1:9101"]
-    path.write_bytes(MEMBERS.dump_json([*read_members(path), MemberSpec(url="http://far:1", production=True)]))
+    path = environment.replicas_file(layout)
+    assert [spec.url for spec in read_replicas(path)] == ["http://127.0.0.1:9100", "http://127.0.0.1:9101"]
+    path.write_bytes(REPLICAS.dump_json([*read_replicas(path), ReplicaSpec(url="http://far:1", production=True)]))
     environment.write(layout, replace(ADDRESSES, engine_ports=(9200, 9201)))
-    assert [spec.url for spec in read_members(path)][1:] == ["http://127.0.0.1:9201", "http://far:1"]
+    assert [spec.url for spec in read_replicas(path)][1:] == ["http://127.0.0.1:9201", "http://far:1"]
     path.write_text(json.dumps([{"address": "http://far:1"}]))
     with pytest.raises(environment.StackError, match="correct the file"):
         environment.write(layout, replace(ADDRESSES, engine_ports=(9200, 9201)))
@@ -59,15 +59,15 @@ def test_vllm_servers_of_the_setting_are_listed_anew_and_those_added_by_hand_sta
     """A server leaves or joins a running stack by this file."""
     vllm = replace(ADDRESSES, engine="vllm", vllm_urls="http://a:8000,http://b:8000")
     environment.write(layout, vllm)
-    path = environment.members_file(layout, "vllm")
-    assert [(spec.url, spec.cluster) for spec in read_members(path)] == [
+    path = environment.replicas_file(layout, "vllm")
+    assert [(spec.url, spec.cluster) for spec in read_replicas(path)] == [
         ("http://a:8000", "stack"),
         ("http://b:8000", "stack"),
     ]
-    path.write_bytes(MEMBERS.dump_json([*read_members(path), MemberSpec(url="http://c:8000")]))
+    path.write_bytes(REPLICAS.dump_json([*read_replicas(path), ReplicaSpec(url="http://c:8000")]))
     environment.write(layout, replace(vllm, vllm_urls="http://c:8000"))
-    assert [(spec.url, spec.cluster) for spec in read_members(path)] == [("http://c:8000", "stack")]
-    assert not environment.members_file(layout).exists()
+    assert [(spec.url, spec.cluster) for spec in read_replicas(path)] == [("http://c:8000", "stack")]
+    assert not environment.replicas_file(layout).exists()
 
 
 @contextmanager

@@ -67,11 +67,11 @@ def test_every_kind_of_work_has_one_program_that_restarts(folder: Path) -> None:
 
 def test_the_engine_decides_what_serves_inference(folder: Path) -> None:
     parser, _ = generated(folder)
-    assert "trainer.inference.embedded.server" in parser["program:inference"]["command"]
+    assert "trainer.inference.embedded.serving.server" in parser["program:inference"]["command"]
     parser, layout = generated(folder, engine="vllm", vllm_urls="http://a:8000,http://b:8000")
     command = shlex.split(parser["program:inference"]["command"])
     assert command[command.index("-m") + 1] == "trainer.inference.vllm.server"
-    assert command[command.index("--members") + 1] == str(environment.members_file(layout, "vllm"))
+    assert command[command.index("--replicas") + 1] == str(environment.replicas_file(layout, "vllm"))
     assert command[command.index("--port") + 1] == "9000"
     assert not any("embedded" in value for section in parser.values() for value in section.values())
 

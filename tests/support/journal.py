@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sandbox.grading.outcomes import UNRECORDED, Loss
-from trainer.orchestrator.batch_scheduler import Place
-from trainer.stages.base import StageError
+from trainer.errors import StageError
+from trainer.orchestrator.batch_scheduler import BufferEntry
 from trainer.types import TrainGroup
 
 State = Literal["open", "accepted", "consumed", "dropped"]
@@ -100,11 +100,11 @@ class Journal:
                 raise JournalError(f"{path} cannot be read: {error}") from error
         return out
 
-    def places(self) -> list[Place]:
+    def buffer(self) -> list[BufferEntry]:
         """All groups that were not dropped, in prompt order, from the oldest that no step has."""
         kept = [(p, e) for p, e in sorted(self.entries.items()) if e.state != "dropped"]
         first = next((i for i, (_, entry) in enumerate(kept) if entry.state != "consumed"), len(kept))
-        return [Place(p, e.state, e.version) for p, e in kept[first:] if e.state != "dropped"]
+        return [BufferEntry(p, e.state, e.version) for p, e in kept[first:] if e.state != "dropped"]
 
     def in_state(self, state: State) -> list[int]:
         return sorted(prompt for prompt, entry in self.entries.items() if entry.state == state)

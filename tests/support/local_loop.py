@@ -19,15 +19,15 @@ from typing import Self
 from sandbox.grading.outcomes import Cause, Loss, is_ours
 from tests.support.journal import Journal
 from trainer.config import RLConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.inference.contract import InferenceError
 from trainer.orchestrator.admission import admissible_groups
-from trainer.orchestrator.batch_scheduler import Choice, choose, stale_loss
-from trainer.orchestrator.circuit_breaker import WINDOW, tripped
+from trainer.orchestrator.batch_scheduler import BatchSchedule, schedule_batch, stale_loss
+from trainer.orchestrator.circuit_breaker import WINDOW, breaker_open
 from trainer.orchestrator.concurrency import EngineLoad, next_limit
 from trainer.orchestrator.validation import check_group
 from trainer.rollouts.group import GroupResult
 from trainer.router_replay.validate import PolicyShape
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.types import TrainGroup
 
 ATTEMPTS = 3
@@ -121,14 +121,14 @@ class LocalSource:
     async def _batch(self, step: int, timeout: float) -> list[TrainGroup]:
         if step in self.journal.batches:
             return self.journal.load(self.journal.batches[step])
-        choice = Choice(None)
+        choice = BatchSchedule(None)
         try:
             async with asyncio.timeout(timeout):
                 while True:
                     if self._failure is not None:
                         raise self._failure
-                    choice = choose(
-                        self.journal.places(),
+                    choice = schedule_batch(
+                        self.journal.buffer(),
                         step=step,
                         groups_per_step=self.config.groups_per_step,
                         window=self.config.window_groups,
@@ -240,7 +240,7 @@ class LocalSource:
         if is_ours(loss.outcome):
             self._recent.appendleft(False)
         if (
-            problem := tripped(list(self._recent), in_a_row=self.config.orchestrator.circuit_breaker_losses)
+            problem := breaker_open(list(self._recent), in_a_row=self.config.orchestrator.circuit_breaker_losses)
         ) is not None:
             self._failure = StageError(f"{problem}; the last because: {loss}. Nothing is lost: mend it and resume")
 
@@ -258,10 +258,10 @@ class LocalSource:
     def _require_prompts(self, step: int) -> None:
         """Raises StageError when the batch can never be made any more, also not once the last version is published."""
         if self._version >= step - 1 and not self._running:
-            places = self.journal.places()
+            entries = self.journal.buffer()
             raise StageError(
                 f"step {step}: prompts ran out after {self.journal.next_prompt}: "
-                f"{sum(place.state == 'accepted' for place in places)} groups are left and a step needs "
+                f"{sum(place.state == 'accepted' for place in entries)} groups are left and a step needs "
                 f"{self.config.groups_per_step}"
             )
 

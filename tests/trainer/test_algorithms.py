@@ -5,10 +5,13 @@ import statistics
 import pytest
 import torch
 
+from tests.trainer.rollouts.make import trajectory
 from trainer.algorithms import ALGORITHMS, group_streams
 from trainer.config import CorrectionConfig, ObjectiveConfig, RLConfig
 from trainer.learning.importance_sampling import Clipped, NoCorrection, SequenceClipped, Truncated, correction_of
 from trainer.learning.loss import policy_loss
+from trainer.rl.rl_sync import with_advantages
+from trainer.rollouts.group import build_train_group
 from trainer.types import Segment
 
 REWARDS = [1.0, 0.0, 0.25, 0.0]
@@ -121,3 +124,17 @@ def test_a_rollout_of_several_segments_is_one_rollout():
     assert [sorted(set(s.advantages[1:])) for s in composer[:2]] == [[1.0 - MEAN]] * 2
     grpo = group_streams(REWARDS, rollouts, config("grpo"))
     assert grpo[0].advantages[1] == grpo[1].advantages[1] == pytest.approx((1 - MEAN) / STD * Z / (4 * 6))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_synchronous_loop_gives_the_groups_of_the_rollout_workers(name):
+    """`rl_sync.py` computes the advantages itself, in sight; the samples are those of a worker, bit for bit."""
+    made = config(name)
+    rollouts = [
+        trajectory(reward=reward).model_copy(update={"segments": (segment(length),)})
+        for reward, length in zip(REWARDS, LENGTHS, strict=True)
+    ]
+    group = build_train_group(rollouts, group_id="g", prompt_index=0, config=made)
+    blank = group.model_copy(update={"samples": [], "rewards": []})
+    assert with_advantages(rollouts, blank, made) == group
+    assert any(any(sample.advantages) for sample in group.samples)

@@ -32,7 +32,14 @@ class Product:
         worker = [*celery, "worker", "--without-gossip", "--without-mingle", "--pool", "threads"]
         self.worker = worker
         self.commands = {
-            "inference": ["-m", "trainer.inference.embedded.server", "--host", "127.0.0.1", "--port", str(port)],
+            "inference": [
+                "-m",
+                "trainer.inference.embedded.serving.server",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+            ],
             "control": [*worker, "-Q", "control", "-c", "2", "-n", "control@%h"],
             "io": [*worker, "-Q", "io,maintenance", "-c", "3", "-n", "io@%h"],
             "rollout": [*worker, "-Q", "rollout,eval", "-c", "4", "-n", "rollout@%h"],

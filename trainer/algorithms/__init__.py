@@ -18,32 +18,37 @@ from trainer.types import Segment, TrainSample
 ALGORITHMS = {algorithm.name: algorithm for algorithm in (COMPOSER, GRPO, DR_GRPO, RLOO, GSPO, CISPO)}
 
 
+def advantages_of(rewards: Sequence[float], objective: ObjectiveConfig) -> list[float]:
+    """One advantage per rollout, before token normalisers and the KL term."""
+    return ALGORITHMS[objective.algorithm].advantages(rewards)
+
+
 def group_streams(
     rewards: Sequence[float], rollouts: Sequence[Sequence[Segment]], config: RLConfig
 ) -> list[TrainSample]:
-    """Per-token streams of a group: `rewards[i]` belongs to the rollout with the segments `rollouts[i]`.
+    """Per-token streams of a group: `rewards[i]` belongs to the rollout with the segments `rollouts[i]`."""
+    return advantage_streams(advantages_of(rewards, config.objective), rollouts, config)
 
-    Every policy token of every segment of a rollout has the same reward and advantage.
+
+def advantage_streams(
+    advantages: Sequence[float], rollouts: Sequence[Sequence[Segment]], config: RLConfig
+) -> list[TrainSample]:
+    """Per-token streams of a group: `advantages[i]` belongs to the rollout with the segments `rollouts[i]`.
+
+    Every policy token of every segment of a rollout has the same advantage, times the algorithm's token normaliser.
     """
-    algorithm = ALGORITHMS[config.objective.algorithm]
     shape = GroupShape(
         policy_tokens=tuple(sum(sum(segment.loss_mask) for segment in segments) for segments in rollouts),
         divisor=config.objective.loss_divisor,
         groups_per_step=config.groups_per_step,
         group_size=config.group_size,
     )
+    factors = ALGORITHMS[config.objective.algorithm].factors(shape)
     return [
         sample
-        for segments, advantage, factor in zip(
-            rollouts, advantages_of(rewards, config.objective), algorithm.factors(shape), strict=True
-        )
+        for segments, advantage, factor in zip(rollouts, advantages, factors, strict=True)
         for sample in token_streams(segments, advantage * factor)
     ]
 
 
-def advantages_of(rewards: Sequence[float], objective: ObjectiveConfig) -> list[float]:
-    """One advantage per rollout, before token normalisers and the KL term."""
-    return ALGORITHMS[objective.algorithm].advantages(rewards)
-
-
-__all__ = ["ALGORITHMS", "Algorithm", "advantages_of", "group_streams"]
+__all__ = ["ALGORITHMS", "Algorithm", "advantage_streams", "advantages_of", "group_streams"]

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from trainer import policy as policies
-from trainer.stages.base import StageError
+from trainer.errors import StageError
 
 STATE_FILE = "state.json"
 OPTIMIZER_FILE = "optimizer.safetensors"

@@ -41,7 +41,7 @@ def cost_of(config: Any) -> Cost:
     return Cost(even=(4 * width * width + 3 * width * inner) / (heads * head))
 
 
-def deal(lengths: Sequence[int], *, ranks: int, max_tokens: int, cost: Cost) -> list[list[list[int]]]:
+def balance(lengths: Sequence[int], *, ranks: int, max_tokens: int, cost: Cost) -> list[list[list[int]]]:
     """Micro-batches of each rank, as row indices. All ranks get the same number; some may be empty.
 
     A micro-batch has at most `max_tokens` padded tokens, or is one row. Deterministic.
@@ -54,22 +54,22 @@ def deal(lengths: Sequence[int], *, ranks: int, max_tokens: int, cost: Cost) -> 
         else:
             batches[widest : widest + 1] = _halves(batches[widest], lengths, cost)
     batches.sort(key=lambda batch: -_cost(batch, lengths, cost))
-    dealt: list[list[list[int]]] = [[] for _ in range(ranks)]
+    balanced: list[list[list[int]]] = [[] for _ in range(ranks)]
     spent = [0.0] * ranks
     for start in range(0, len(batches), ranks):
         # The idlest rank so far takes the costliest of the round.
         order = sorted(range(ranks), key=lambda rank: (spent[rank], rank))
         for rank, batch in zip(order, batches[start : start + ranks], strict=True):
-            dealt[rank].append(batch)
+            balanced[rank].append(batch)
             spent[rank] += _cost(batch, lengths, cost)
-    return dealt
+    return balanced
 
 
-def efficiency(dealt: Sequence[Sequence[Sequence[int]]], lengths: Sequence[int], cost: Cost) -> float:
+def efficiency(balanced: Sequence[Sequence[Sequence[int]]], lengths: Sequence[int], cost: Cost) -> float:
     """Work of the rows without padding, relative to the time that all ranks together spend in lockstep; 1 is perfect."""
     useful = sum(cost.of(length) for length in lengths)
-    rounds = zip(*dealt, strict=True)
-    spent = sum(len(dealt) * max(_cost(batch, lengths, cost) for batch in batches) for batches in rounds)
+    rounds = zip(*balanced, strict=True)
+    spent = sum(len(balanced) * max(_cost(batch, lengths, cost) for batch in batches) for batches in rounds)
     return useful / spent if spent else 1.0
 
 

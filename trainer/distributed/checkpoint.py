@@ -17,14 +17,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from safetensors.torch import load_file
-from torch import distributed
+from torch import Tensor, distributed
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageWriter
+from transformers import PreTrainedModel
 
 from trainer import policy as policies
 from trainer.checkpoint.resume import unfit
@@ -38,12 +39,25 @@ from trainer.checkpoint.store import (
 )
 from trainer.distributed import policy_files
 from trainer.distributed.fsdp import scatter_state
-from trainer.distributed.learner import ShardedLearner
 from trainer.distributed.parallel_dims import PATIENCE, Meshes
-from trainer.distributed.supervised_step import ShardedSupervisedLearner
 
 WEIGHTS = "policy"
-Sharded = ShardedLearner | ShardedSupervisedLearner
+
+
+class Trained(Protocol):
+    """What learns: a `Learner` with a `ShardedBackend`, or a `ShardedSupervisedLearner`."""
+
+    model: PreTrainedModel
+
+    def published_state(self) -> dict[str, Tensor]:
+        """Weights to save, sharded as on this rank."""
+        ...
+
+    def resume_state(self) -> dict[str, Tensor]:
+        """State beside the weights, sharded as on this rank; loading writes into this memory."""
+        ...
+
+
 Writer = Callable[[Path], StorageWriter]
 
 
@@ -88,7 +102,7 @@ class ShardedCheckpoints:
             for left in store.root.glob(".step-*.partial"):  # of a run that was killed while it wrote
                 shutil.rmtree(left)
 
-    def save(self, policy: policies.Policy, learner: Sharded, state: CheckpointState) -> None:
+    def save(self, policy: policies.Policy, learner: Trained, state: CheckpointState) -> None:
         """Start a checkpoint; `finished` and `wait` report its completion. Waits for the previous one first."""
         self.wait()
         scratch: Path = self.meshes.from_first(self.store.scratch(state.step))
@@ -98,8 +112,8 @@ class ShardedCheckpoints:
             scratch.mkdir()
         distributed.barrier(group=self._group)
         # Whatever the storage does with it, what is written is what is now: the next step changes it in place.
-        staged = policy_files.stage(learner.model, self.meshes, learner.plain_state(), file_bytes=self._file_bytes)
-        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.kept_state()}
+        staged = policy_files.stage(learner.model, self.meshes, learner.published_state(), file_bytes=self._file_bytes)
+        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.resume_state()}
         written = cast(
             "Future[Any]",
             async_save(content, storage_writer=self._writer(scratch / SHARDS), process_group=self._group),
@@ -132,14 +146,14 @@ class ShardedCheckpoints:
             )
         return pending.path if pending else None
 
-    def load(self, path: Path, learner: Sharded) -> None:
+    def load(self, path: Path, learner: Trained) -> None:
         """Load weights and optimizer state from `path`, whatever ranks wrote it. Raises CheckpointError."""
         try:
             if (path / SHARDS).is_dir():
-                content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.kept_state()}
+                content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.resume_state()}
                 load(content, storage_reader=FileSystemReader(path / SHARDS), process_group=self._group)
             else:
-                scatter_state(load_file(path / OPTIMIZER_FILE), learner.kept_state())
+                scatter_state(load_file(path / OPTIMIZER_FILE), learner.resume_state())
         except (*FAILURES, KeyError) as error:
             raise unfit(path, error) from error
 

@@ -21,8 +21,8 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, DynamicCache, PreTrainedModel
 
-from trainer.distributed.errors import ParallelRefused
 from trainer.distributed.parallel_dims import Meshes
+from trainer.errors import ParallelRefused
 from trainer.learning.packing import PAD, MicroBatch
 
 ATTENTION = "zigzag"
@@ -114,7 +114,7 @@ def cut(
         advantages_N=batch.advantages_N[kept_N],
         rows_N=batch.rows_N[kept_N],
         experts_BTLK=experts_BTLK,
-        open_M=None if batch.open_M is None else _open(batch.open_M, kept_N),
+        mask_M=None if batch.mask_M is None else _open(batch.mask_M, kept_N),
     )
     return local, kept_N, layout
 

@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 from trainer.distributed import context_parallel
 from trainer.distributed.fsdp import Rooted
 from trainer.distributed.parallel_dims import Meshes
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.mtp.distil import Lesson, lesson, study
-from trainer.inference.mtp.head import MultiToken
 
 
 class OnRanks:

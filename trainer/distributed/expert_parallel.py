@@ -21,8 +21,8 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from transformers import PreTrainedModel
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
 
-from trainer.distributed.errors import ParallelRefused
 from trainer.distributed.parallel_dims import Meshes
+from trainer.errors import ParallelRefused
 
 IMPLEMENTATION = "all_to_all"
 WEIGHTS = ("gate_up_proj", "down_proj")

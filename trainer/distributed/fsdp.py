@@ -18,8 +18,8 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from transformers import PreTrainedModel
 
 from trainer.distributed import context_parallel, expert_parallel, load
-from trainer.distributed.errors import ParallelRefused
 from trainer.distributed.parallel_dims import Meshes
+from trainer.errors import ParallelRefused
 from trainer.learning.activation_checkpointing import apply_activation_checkpointing, compile_each, layers_of
 
 

@@ -1,4 +1,4 @@
-"""The learner of one rank. Together the ranks compute what `Learner` computes alone.
+"""The learner's backend on one rank. Together the ranks compute what a learner computes in one process.
 
 Rows are balanced over the data ranks. Context-parallel ranks share rows, and each scores the tokens that it holds.
 Log-probabilities are small, so each of them gathers all inputs of a correction for the whole row. All ranks must run
@@ -17,17 +17,16 @@ from torch import Tensor, distributed
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
-from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.config import OptimizerConfig
 from trainer.distributed import context_parallel
-from trainer.distributed.batch_balancing import cost_of, deal
+from trainer.distributed.batch_balancing import balance, cost_of
 from trainer.distributed.fsdp import Rooted, shard, whole_state
 from trainer.distributed.muon import ShardedOptimizer, clip
 from trainer.distributed.parallel_dims import Meshes
-from trainer.learning.importance_sampling import Correction
+from trainer.learning.backend import Precision
 from trainer.learning.lora import Adapters
-from trainer.learning.loss import TokenScores, score_tokens
+from trainer.learning.loss import Scored, TokenScores, score_tokens
 from trainer.learning.packing import PAD, MicroBatch, order, stack
-from trainer.learning.step import Learner, Scored
 from trainer.policy.names import checkpoint_state
 from trainer.router_replay.hooks import RoutingCounts
 from trainer.types import TrainSample
@@ -35,7 +34,7 @@ from trainer.weights.probe import Probe, ends, likeliest, made, text
 
 
 @dataclass(slots=True)
-class _Dealt:
+class _Balanced:
     """This rank's rows of the step, by micro-batch: indices in the canonical order of its samples."""
 
     rows: list[list[int]]
@@ -43,83 +42,62 @@ class _Dealt:
     """Policy tokens of each sample of the step, in canonical order."""
 
 
-class ShardedLearner(Learner):
-    """Sharded learner. Shards `model` in place. All ranks construct it with the same arguments and make every call
-    together."""
+class ShardedBackend:
+    """`trainer.learning.backend.ParallelBackend` of one rank. All ranks make every call together."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        meshes: Meshes,
-        *,
-        objective: ObjectiveConfig,
-        correction: Correction,
-        optimizer: OptimizerConfig,
-        temperature: float,
-        total_steps: int,
-        micro_batch_tokens: int,
-        reference: PreTrainedModel | None = None,
-        adapters: Adapters | None = None,
-        enable_router_replay: bool = True,
-        folder: Path | None = None,
-        reference_folder: Path | None = None,
-    ) -> None:
-        """The folders hold the models that `load.py` reads. Raises RouterUnknown, ParallelRefused, PolicyUnreadable."""
-        super().__init__(
-            model,
-            objective=objective,
-            correction=correction,
-            optimizer=optimizer,
-            temperature=temperature,
-            total_steps=total_steps,
-            micro_batch_tokens=micro_batch_tokens,
-            reference=reference,
-            adapters=adapters,
-            enable_router_replay=enable_router_replay,
-            precision=meshes.config.precision,
-            compiled=True,  # FSDP casts the layers' inputs and weights, and wants them as they are
-        )
+    def __init__(self, meshes: Meshes, *, folder: Path | None = None, reference_folder: Path | None = None) -> None:
+        """The folders hold the models that `load.py` reads."""
         self.meshes = meshes
-        self.cost = cost_of(model.config)
-        self._roots: dict[PreTrainedModel, Rooted] = {model: shard(model, meshes, folder=folder)}
-        if reference is not None:
-            self._roots[reference] = shard(reference, meshes, folder=reference_folder)
-        self.optimizer = ShardedOptimizer(model, optimizer, meshes)
-        self._dealt = _Dealt([], [])
+        self._folder, self._reference_folder = folder, reference_folder
+        self._roots: dict[PreTrainedModel, Rooted] = {}
+        self._balanced = _Balanced([], [])
+
+    @property
+    def precision(self) -> Precision:
+        return self.meshes.config.precision
+
+    @property
+    def ranks(self) -> int:
+        return self.meshes.world
 
     @property
     def root(self) -> Rooted:
         """The policy as ranks call it."""
-        return self._roots[self.model]
+        return next(iter(self._roots.values()))
 
-    def weights(self) -> dict[str, Tensor]:
-        """Full weights on every rank. For small policies only: `publish.py` and `checkpoint.py` never hold them all."""
-        return checkpoint_state(self.model, dict(whole_state(self.plain_state())))
+    def setup(
+        self, model: PreTrainedModel, reference: PreTrainedModel | None, config: OptimizerConfig
+    ) -> ShardedOptimizer:
+        """Shards both models in place. Raises ParallelRefused, PolicyUnreadable."""
+        self.cost = cost_of(model.config)
+        self._roots[model] = shard(model, self.meshes, folder=self._folder)
+        if reference is not None:
+            self._roots[reference] = shard(reference, self.meshes, folder=self._reference_folder)
+        return ShardedOptimizer(model, config, self.meshes)
 
-    def plain_state(self) -> dict[str, Tensor]:
-        """Weights to publish and save, sharded as on this rank, with adapters merged."""
-        return self.adapters.merged_in_place() if self.adapters else self.model.state_dict(keep_vars=True)
-
-    def kept_state(self) -> dict[str, Tensor]:
-        """Checkpoint state beside the weights, sharded as on this rank; loading writes into this memory."""
-        return self.optimizer.state_tensors() | (self.adapters.own() if self.adapters else {})
+    def full_weights(self, model: PreTrainedModel, adapters: Adapters | None) -> dict[str, Tensor]:
+        """For small policies only: `publish.py` and `checkpoint.py` never hold all weights."""
+        state = adapters.merged_in_place() if adapters else model.state_dict(keep_vars=True)
+        return checkpoint_state(model, dict(whole_state(state)))
 
     @torch.no_grad()
     def probe(self) -> Probe:
         """Compute the policy's answers to the probe text, in a forward pass of all ranks."""
-        tokens = text(self.model.config.vocab_size)
+        root = self.root
+        model = root.model
+        tokens = text(model.config.vocab_size)
         batch = _asking(tokens)
         if self.meshes.config.cp == 1:
             local, kept_N, decoder = batch, torch.arange(len(batch.targets_N)), dict[str, Any]()
         else:
             local, kept_N, layout = context_parallel.cut(batch, self.meshes)
             decoder = self._of_part(layout, rows=1)
-        trains, root = self.model.training, self._roots[self.model]
-        self.model.eval()
+        trains = model.training
+        model.eval()
         try:
             mine = likeliest(root(_logits, local.to(self.meshes.device), **decoder))
         finally:
-            self.model.train(trains)
+            model.train(trains)
             cast(
                 FSDPModule, root
             ).reshard()  # a pass without a backward one leaves the root's weights gathered: old ones at the next step
@@ -136,27 +114,27 @@ class ShardedLearner(Learner):
             "zigzag": layout,
         }
 
-    def _batches(self, samples: Sequence[TrainSample]) -> list[MicroBatch]:
+    def split(self, samples: Sequence[TrainSample], *, max_tokens: int) -> list[MicroBatch]:
         canonical = order(samples)
         lengths = [len(samples[i].tokens) for i in canonical]
-        dealt = deal(lengths, ranks=self.meshes.data_ranks, max_tokens=self.micro_batch_tokens, cost=self.cost)
-        mine = dealt[self.meshes.data_rank]
-        self._dealt = _Dealt(mine, [sum(samples[i].loss_mask) for i in canonical])
+        balanced = balance(lengths, ranks=self.meshes.data_ranks, max_tokens=max_tokens, cost=self.cost)
+        mine = balanced[self.meshes.data_rank]
+        self._balanced = _Balanced(mine, [sum(samples[i].loss_mask) for i in canonical])
         shape = next(((s.experts.layers, s.experts.top_k) for s in samples if s.experts), None)
         return [stack([samples[canonical[i]] for i in rows]) if rows else _nothing(shape) for rows in mine]
 
-    def _backward(self, batch: MicroBatch) -> tuple[float, Scored]:
-        if self.meshes.config.cp > 1 and self.replay:
-            local, _, _ = context_parallel.cut(batch, self.meshes)
-            with self.replay.forced(None if local.experts_BTLK is None else local.experts_BTLK.to(self.meshes.device)):
-                return self._differentiate(batch.to(self.meshes.device))
-        return super()._backward(batch)
+    def local_experts(self, batch: MicroBatch) -> Tensor | None:
+        return (
+            batch.experts_BTLK
+            if self.meshes.config.cp == 1
+            else context_parallel.cut(batch, self.meshes)[0].experts_BTLK
+        )
 
-    def _score(self, model: PreTrainedModel, batch: MicroBatch) -> TokenScores:
+    def score(self, model: PreTrainedModel, batch: MicroBatch, *, temperature: float) -> TokenScores:
         if self.meshes.config.cp == 1:
-            return TokenScores(*self._run(model, batch))
+            return TokenScores(*self._run(model, batch, temperature))
         local, kept_N, layout = context_parallel.cut(batch, self.meshes)
-        logprobs_N, entropy_N = self._run(model, local, **self._of_part(layout, rows=len(batch.tokens_BT)))
+        logprobs_N, entropy_N = self._run(model, local, temperature, **self._of_part(layout, rows=len(batch.tokens_BT)))
         size = len(batch.targets_N)
         whole_N = logprobs_N.new_zeros(size).index_put((kept_N,), logprobs_N)
         known_N = whole_N.detach().clone()
@@ -166,47 +144,38 @@ class ShardedLearner(Learner):
         # Values of all tokens, gradients of ours: each rank sums the loss over all and differentiates its own part.
         return TokenScores(whole_N + (known_N - whole_N.detach()), entropies_N)
 
-    def _run(self, model: PreTrainedModel, batch: MicroBatch, **decoder: Any) -> tuple[Tensor, Tensor]:
+    def _run(
+        self, model: PreTrainedModel, batch: MicroBatch, temperature: float, **decoder: Any
+    ) -> tuple[Tensor, Tensor]:
         scored: tuple[Tensor, Tensor] = self._roots[model](
-            _scores, batch, self.temperature, self.meshes.config.lm_head_chunk_size, **decoder
+            _scores, batch, temperature, self.meshes.config.lm_head_chunk_size, **decoder
         )
         return scored
 
-    def _update(self, rate: float, step: int) -> float:
-        norm = clip(self.model, self.meshes, self.optimizer.config.max_grad_norm)
-        self._refuse_non_finite(norm, step)
-        self.optimizer.step(rate)
-        return norm
+    def clip_gradients(self, model: PreTrainedModel, max_norm: float) -> float:
+        return clip(model, self.meshes, max_norm)
 
-    def _of_all_ranks(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
+    def gather(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
         """Gather the statistics of all ranks, in the order of a single process."""
         if not scored:
             return 0.0, 0, []
         speaks = self.meshes.context_rank == 0
         parts: dict[int, Scored] = {}
-        for rows, facts in zip(self._dealt.rows, scored, strict=True):
-            for place, row in zip(rows, _by_row(facts, [self._dealt.lengths[place] for place in rows]), strict=True):
+        for rows, facts in zip(self._balanced.rows, scored, strict=True):
+            for place, row in zip(rows, _by_row(facts, [self._balanced.lengths[place] for place in rows]), strict=True):
                 parts[place] = row
         said = self.meshes.gathered((loss, tokens, parts) if speaks else (0.0, 0, {}))
         everyone = {place: row for _, _, rows in said for place, row in rows.items()}
         together = [everyone[place] for place in sorted(everyone)]
         return sum(part for part, _, _ in said), sum(count for _, count, _ in said), together
 
-    def _effort(
-        self, samples: Sequence[TrainSample], batches: Sequence[MicroBatch], seconds: float
-    ) -> dict[str, float]:
-        """FLOPs metrics, with the memory of the rank that needs most."""
-        found = super()._effort(samples, batches, seconds)
-        return found | {"memory/trainer": max(self.meshes.gathered(found["memory/trainer"]))} if found else {}
+    def maximum(self, value: float) -> float:
+        return max(self.meshes.gathered(value))
 
-    @property
-    def _ranks(self) -> int:
-        return self.meshes.world
-
-    def _routing(self) -> RoutingCounts:
+    def sum_routing(self, counts: RoutingCounts) -> RoutingCounts:
         total = RoutingCounts()
-        for counts in self.meshes.gathered(super()._routing()):
-            total.add(counts)
+        for found in self.meshes.gathered(counts):
+            total.add(found)
         return total
 
 

@@ -26,8 +26,8 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 from transformers import PreTrainedModel
 
 from trainer import policy as policies
-from trainer.distributed.errors import ParallelRefused
 from trainer.distributed.publish import Source, is_stack, pieces, shape_of, sources_of
+from trainer.errors import ParallelRefused
 from trainer.policy.slices import WeightFiles, outline
 from trainer.policy.store import load_config
 from trainer.weights import WeightStore

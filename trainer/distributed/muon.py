@@ -35,8 +35,8 @@ def local(tensor: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def clip(model: nn.Module, meshes: Meshes, most: float) -> float:
-    """Clip all gradients to a global norm of at most `most`; return the norm before clipping."""
+def clip(model: nn.Module, meshes: Meshes, max_norm: float) -> float:
+    """Clip all gradients to a global norm of at most `max_norm`; return the norm before clipping."""
     squares = torch.zeros((), dtype=torch.float64, device=meshes.device)
     gradients = []
     for parameter in model.parameters():
@@ -49,8 +49,8 @@ def clip(model: nn.Module, meshes: Meshes, most: float) -> float:
                 )
     distributed.all_reduce(squares)
     norm = float(squares.sqrt())
-    if norm > most:
-        torch._foreach_mul_([part for part in gradients if part.numel()], most / (norm + 1e-6))
+    if norm > max_norm:
+        torch._foreach_mul_([part for part in gradients if part.numel()], max_norm / (norm + 1e-6))
     return norm
 
 

@@ -21,8 +21,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
 from trainer.distributed.elastic.rendezvous import ROUND
-from trainer.distributed.errors import ParallelRefused
-from trainer.distributed.rpc import KEY
+from trainer.distributed.elastic.rpc import KEY
+from trainer.errors import ParallelRefused
 from trainer.stages.device import device_of
 
 PATIENCE = timedelta(minutes=30)

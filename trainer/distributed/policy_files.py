@@ -23,7 +23,7 @@ from torch import Tensor, distributed
 from transformers import PreTrainedModel
 
 from trainer.distributed.parallel_dims import Meshes
-from trainer.distributed.publish import Source, published, shape_of, sources_of
+from trainer.distributed.publish import Source, published_slices, shape_of, sources_of
 from trainer.policy.store import INDEX, WEIGHTS
 from trainer.weights.tensors import Slice
 
@@ -60,7 +60,7 @@ def stage(
 ) -> Staged:
     """Copy this rank's part of `state` and exchange the placement. A collective call. Raises ParallelRefused."""
     kept = _without_ties(model, state)
-    mine = {name: _copied(part) for name, part in published(model, meshes, kept).items()}
+    mine = {name: _copied(part) for name, part in published_slices(model, meshes, kept).items()}
     whole = {name: _outline(source, kept[source.name]) for name, source in sources_of(model, kept).items()}
     pattern = WEIGHTS.replace(".safetensors", "{suffix}.safetensors")
     split = split_torch_state_dict_into_shards(whole, filename_pattern=pattern, max_shard_size=file_bytes)

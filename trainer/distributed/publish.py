@@ -19,9 +19,9 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
-from trainer.distributed.errors import ParallelRefused
 from trainer.distributed.expert_parallel import WEIGHTS
 from trainer.distributed.parallel_dims import Meshes
+from trainer.errors import ParallelRefused
 from trainer.policy.names import stacks_experts
 from trainer.weights.fsdp_slices import owned
 from trainer.weights.tensors import Slice
@@ -39,7 +39,7 @@ class Source:
     """Half of the two matrices stacked into one: 0 gate, 1 up."""
 
 
-def published(
+def published_slices(
     model: PreTrainedModel, meshes: Meshes, state: Mapping[str, Tensor] | None = None
 ) -> dict[str, Tensor | Slice]:
     """This rank's part of the policy, for `RankPublisher.publish`. `state` replaces the model's own (merged adapters).

@@ -19,26 +19,27 @@ from trainer.config import ObjectiveConfig, RLConfig
 from trainer.distributed import load
 from trainer.distributed.checkpoint import ShardedCheckpoints
 from trainer.distributed.draft_heads import OnRanks
-from trainer.distributed.learner import ShardedLearner
+from trainer.distributed.learner import ShardedBackend
 from trainer.distributed.parallel_dims import Meshes
-from trainer.distributed.publish import published
+from trainer.distributed.publish import published_slices
 from trainer.distributed.textual_feedback import learn_from_hints
+from trainer.errors import StageError
 from trainer.inference.mtp.distil import Teacher
 from trainer.learning.importance_sampling import correction_of
-from trainer.policy import published_dtype
+from trainer.learning.step import Learner
+from trainer.policy import Policy, published_dtype
+from trainer.rl.backend import STAGE, Published
+from trainer.rl.learner import build_adapters
 from trainer.rl.reference import Reference
-from trainer.rl.stage import STAGE, RLStage
-from trainer.stages.base import GroupSource, StageError, StageSink
-from trainer.stages.draft_heads import check_heads
-from trainer.stages.learner import build_adapters
+from trainer.stages.base import GroupSource, StageSink
 from trainer.types import TrainGroup
 from trainer.weights import RankPublisher, WeightStore
 
 T = TypeVar("T")
 
 
-class ShardedRLStage(RLStage):
-    """State of an RL run on one rank."""
+class ShardedRL:
+    """`trainer.rl.backend.RLBackend` on one rank."""
 
     def __init__(
         self,
@@ -50,27 +51,26 @@ class ShardedRLStage(RLStage):
         store: WeightStore,
         checkpoints: CheckpointStore,
     ) -> None:
-        """Like the stage on one process. Raises CheckpointError, PolicyUnreadable, ParallelRefused, RouterUnknown."""
+        """Like the backend of one process. Raises CheckpointError, PolicyUnreadable, ParallelRefused, RouterUnknown."""
         self.config = config
-        self.seed = seed
         self.store = store
         self.meshes = meshes
         self.checkpoints = checkpoints
         self.sharded = ShardedCheckpoints(checkpoints, meshes)
-        found = resumable(checkpoints, stage=STAGE, policy_dir=policy_dir, seed=seed, whole=False)
+        self.found = resumable(checkpoints, stage=STAGE, policy_dir=policy_dir, seed=seed, whole=False)
         # Adapters start from the same base again: a checkpoint's policy has them merged.
-        from_checkpoint = found is not None and not config.lora.rank
-        self.policy = load.load(found.policy_dir if found and from_checkpoint else policy_dir)
+        from_checkpoint = self.found is not None and not config.lora.rank
+        self.policy = load.load(self.found.policy_dir if self.found and from_checkpoint else policy_dir)
         adapters = None
         if config.lora.rank:
             with load.as_if_there(self.policy.model):
                 adapters = build_adapters(self.policy.model, config, seed=seed)
-        self.reference = None
+        self.reference: Reference | None = None
         if config.objective.kl_coefficient > 0:
             self.reference = ShardedReference(meshes, load.model_of(policy_dir), config.objective, store)
-        self.learner: ShardedLearner = ShardedLearner(
+        self.ranks = ShardedBackend(meshes, folder=self.policy.dir, reference_folder=policy_dir)
+        self.learner = Learner(
             self.policy.model,
-            meshes,
             objective=config.objective,
             correction=correction_of(config.objective),
             optimizer=config.optimizer,
@@ -80,8 +80,7 @@ class ShardedRLStage(RLStage):
             reference=self.reference.model if self.reference else None,
             adapters=adapters,
             enable_router_replay=config.sampling.enable_router_replay,
-            folder=self.policy.dir,
-            reference_folder=policy_dir,
+            backend=self.ranks,
         )
         self.publisher = RankPublisher(
             store.versions,
@@ -91,49 +90,46 @@ class ShardedRLStage(RLStage):
             anchor_every=config.checkpoint.anchor_every,
             mode=config.checkpoint.codec,
         )
-        check_heads(self.policy.model, config.mtp)
-        self._resume(found)
-        if found:
-            self.sharded.load(found.path, self.learner)
-
-    def publish(self, sink: StageSink) -> None:
-        """Publish within the step: rank 0's only connection to the run's process may be blocked waiting for a batch."""
-        anchor = self.step % self.config.checkpoint.anchor_every == 0
-        probe = self.learner.probe()
-        parts = published(self.policy.model, self.meshes, self.learner.plain_state())
-        manifest = self.publisher.publish(self.step, parts, anchor=anchor, probe=probe)
-        sink.version_published(self.step, manifest.digest, self._figures(manifest))
-        if self.meshes.rank == 0:
-            self.store.collect(keep=self.config.checkpoint.keep_versions)
-        self._tell(sink, self.sharded.finished())
+        if self.found:
+            self.sharded.load(self.found.path, self.learner)
 
     def learn_from_hints(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
-        return learn_from_hints(self.learner.root, self.meshes, groups, self.config)
+        return learn_from_hints(self.ranks.root, self.meshes, groups, self.config)
 
-    def _teacher(self) -> Teacher:
-        return OnRanks(self.learner.root, self.meshes)
+    def teacher(self) -> Teacher:
+        return OnRanks(self.ranks.root, self.meshes)
 
-    def save(self, sink: StageSink, *, final: bool = False) -> Path:
+    def publish(self, version: int, sink: StageSink, published: Published) -> None:
+        """Publish within the step: rank 0's only connection to the run's process may be blocked waiting for a batch."""
+        anchor = version % self.config.checkpoint.anchor_every == 0
+        probe = self.ranks.probe()
+        parts = published_slices(self.policy.model, self.meshes, self.learner.published_state())
+        published(self.publisher.publish(version, parts, anchor=anchor, probe=probe), None)
+        if self.meshes.rank == 0:
+            self.store.collect(keep=self.config.checkpoint.keep_versions)
+        self._report(sink, self.sharded.finished())
+
+    def wait(self) -> None:
+        """Nothing is published beside training."""
+
+    def check(self) -> None:
+        """Nothing is published beside training."""
+
+    def end(self) -> None:
+        """Nothing is published beside training."""
+
+    def save(self, policy: Policy, state: CheckpointState, sink: StageSink, *, final: bool) -> Path:
         """Start a checkpoint of the current step and report the previous one. The final checkpoint is awaited."""
-        self._tell(sink, self.sharded.wait())
-        state = CheckpointState(
-            stage=STAGE,
-            step=self.step,
-            version=self.step,
-            seed=self.seed,
-            consumed_prompts=self.consumed,
-            skipped_steps=self.skipped,
-        )
-        self.sharded.save(self.policy, self.learner, state)
+        self._report(sink, self.sharded.wait())
+        self.sharded.save(policy, self.learner, state)
         if self.reference is not None:
             self.reference.saved()
         if final or sink.should_stop():
-            self._tell(sink, self.sharded.wait(), final=final)
-        return self.checkpoints.root / f"step-{self.step:06d}"
+            self._report(sink, self.sharded.wait(), final=final)
+        return self.checkpoints.root / f"step-{state.step:06d}"
 
-    def _tell(self, sink: StageSink, path: Path | None, *, final: bool = False) -> None:
+    def _report(self, sink: StageSink, path: Path | None, *, final: bool = False) -> None:
         if path is not None:
-            self.checkpoint = path
             sink.checkpoint_saved(int(path.name.removeprefix("step-")), path, final=final)
 
 

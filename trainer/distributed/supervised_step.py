@@ -15,12 +15,12 @@ from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
 from trainer.distributed import context_parallel
-from trainer.distributed.batch_balancing import cost_of, deal
+from trainer.distributed.batch_balancing import balance, cost_of
 from trainer.distributed.fsdp import shard
 from trainer.distributed.muon import ShardedOptimizer, clip
 from trainer.distributed.parallel_dims import Meshes
 from trainer.learning.clock import now
-from trainer.learning.flops import Effort
+from trainer.learning.flops import FlopsCounter
 from trainer.learning.loss import score_tokens
 from trainer.learning.optimizers import learning_rate
 from trainer.learning.packing import PAD, MicroBatch
@@ -51,18 +51,18 @@ class ShardedSupervisedLearner:
         self.model = model
         self.meshes = meshes
         self.cost = cost_of(model.config)
-        self.effort = Effort(model, precision=meshes.config.precision)
+        self.flops = FlopsCounter(model, precision=meshes.config.precision)
         model.train()
         self.root = shard(model, meshes, folder=folder)
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens
 
-    def plain_state(self) -> dict[str, Tensor]:
+    def published_state(self) -> dict[str, Tensor]:
         """Weights to save, sharded as on this rank."""
         return self.model.state_dict(keep_vars=True)
 
-    def kept_state(self) -> dict[str, Tensor]:
+    def resume_state(self) -> dict[str, Tensor]:
         """Checkpoint state beside the weights, sharded as on this rank; loading writes into this memory."""
         return self.optimizer.state_tensors()
 
@@ -77,7 +77,7 @@ class ShardedSupervisedLearner:
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         self.optimizer.step(rate)
         seconds = now(self.meshes.device) - started
-        effort = self.effort.metrics(work_of(batch), seconds, device=self.meshes.device, ranks=self.meshes.world)
+        effort = self.flops.metrics(work_of(batch), seconds, device=self.meshes.device, ranks=self.meshes.world)
         effort["memory/trainer"] = max(self.meshes.gathered(effort["memory/trainer"]))
         return {
             "loss/train": loss,
@@ -102,9 +102,9 @@ class ShardedSupervisedLearner:
         share = max(lengths) * -(-len(batch) // self.meshes.data_ranks)
         if self.micro_batch_tokens:
             share = min(share, self.micro_batch_tokens)
-        dealt = deal(lengths, ranks=self.meshes.data_ranks, max_tokens=share, cost=self.cost)
+        balanced = balance(lengths, ranks=self.meshes.data_ranks, max_tokens=share, cost=self.cost)
         loss = torch.zeros((), device=self.meshes.device)
-        for rows in dealt[self.meshes.data_rank]:
+        for rows in balanced[self.meshes.data_rank]:
             part = self._loss([batch[row] for row in rows] or [NOTHING]) / total
             if learn:
                 part.backward()

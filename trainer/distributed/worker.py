@@ -17,19 +17,20 @@ from torch import distributed
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import ParallelConfig, RLConfig, SFTConfig
 from trainer.distributed.elastic.parent import end_with_parent
+from trainer.distributed.elastic.rpc import Job, Remote
 from trainer.distributed.load import load
 from trainer.distributed.parallel_dims import Meshes, is_first, join
-from trainer.distributed.rl import OfFirst, ShardedRLStage
-from trainer.distributed.rpc import Job, Remote
+from trainer.distributed.rl import OfFirst, ShardedRL
 from trainer.distributed.supervised import ShardedTrainee
+from trainer.errors import StageError
 from trainer.learning.step import NonFiniteGradients
 from trainer.midtrain.stage import run_midtrain
 from trainer.policy import PolicyUnreadable, published_dtype
 from trainer.rl.stage import run_rl
+from trainer.routed_experts import ReplayRefused
 from trainer.router_replay.families import RouterUnknown
-from trainer.router_replay.payload import ReplayRefused
 from trainer.sft.stage import run_sft
-from trainer.stages.base import StageError, StageResult
+from trainer.stages.base import StageResult
 from trainer.toy.data import read_episodes
 from trainer.weights import WeightError, WeightStore
 
@@ -105,7 +106,7 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
             store=WeightStore(job.store, dtype=published_dtype(config.checkpoint, job.policy_dir)),
             checkpoints=checkpoints,
             keep_streams=remote.keep_streams if remote else None,
-            stage_of=partial(ShardedRLStage, meshes),
+            backend_of=partial(ShardedRL, meshes),
         )
     trainee_of = partial(ShardedTrainee, meshes)
     if isinstance(config, SFTConfig):

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.grading.outcomes import Cause
-from trainer.router_replay.payload import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingMasks
 
 
 class Wire(BaseModel):
@@ -66,7 +66,7 @@ class GenerateRequest(Wire):
     )
 
     @property
-    def narrowed(self) -> bool:
+    def mask_logits(self) -> bool:
         """Whether top-k or top-p excludes tokens, so that the answer must include the sampling mask."""
         return self.temperature > 0 and (self.top_k > 0 or self.top_p < 1.0)
 
@@ -89,7 +89,7 @@ class GenerateResponse(Wire):
     """Prompt tokens whose KV was reused from the session."""
     experts: RoutedExperts | None = None
     """Routed experts from `experts_from` up to the last token that was read; None for a dense policy."""
-    support: SamplingSupport | None = None
+    support: SamplingMasks | None = None
     """Sampling mask of each sampled token, where the request restricts sampling."""
     seconds: float = 0.0
     """Seconds from the request's arrival at the engine to its answer; 0 when the engine does not report it."""
@@ -106,7 +106,7 @@ class DeploymentSpec(Wire):
     version: int | None = Field(default=None, description="pin to this version; None with a store: newest")
     follow: bool = Field(default=False, description="poll the store and swap weights in flight")
     speculate: int | None = Field(
-        default=None, ge=0, le=8, description="tokens guessed ahead by an embedded engine; None: as it was started"
+        default=None, ge=0, le=8, description="draft tokens per step of an embedded engine; None: as it was started"
     )
     top_k: int = Field(
         default=0, ge=0, description="what its requests will ask, so that an engine that cannot says so now"
@@ -159,7 +159,7 @@ class SyncTimings(Wire):
         self.apply, self.resume = held - stood, went_on - held
 
 
-Proof = Literal["", "due", "proven", "unknown", "differs"]
+Verification = Literal["", "due", "proven", "unknown", "differs"]
 """State of weight verification: the engine's outputs against the publisher's for a fixed text (`verify_weights.py`).
 
 ""        nothing is loaded yet
@@ -176,7 +176,7 @@ class EngineStatus(Wire):
     """Empty: the engine that was asked."""
     cluster: str = ""
     version: int
-    proof: Proof = ""
+    proof: Verification = ""
     error: str = ""
     last_sync: SyncTimings | None = None
     cache_share: float | None = None
@@ -210,7 +210,7 @@ class DeploymentStatus(Wire):
     """Draft tokens proposed (speculative decoding)."""
     accepted_tokens: int = 0
     """Draft tokens that the policy accepted."""
-    proof: Proof = ""
+    proof: Verification = ""
     last_sync: SyncTimings | None = None
     engines: list[EngineStatus] = Field(default_factory=list)
     """Engines behind a router; empty where one engine serves the deployment itself."""

@@ -25,7 +25,7 @@ RESOLVE_SECONDS = 2.0
 """Interval between look-ups of a name, and their timeout."""
 
 
-class MemberSpec(BaseModel):
+class ReplicaSpec(BaseModel):
     """One server, or with `each` one for every address of its name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,15 +44,15 @@ class MemberSpec(BaseModel):
         return self
 
 
-MEMBERS = TypeAdapter(list[MemberSpec])
+REPLICAS = TypeAdapter(list[ReplicaSpec])
 
 
-def read_members(path: Path) -> list[MemberSpec]:
+def read_replicas(path: Path) -> list[ReplicaSpec]:
     """Parse the file. Raises BadRequest naming the error."""
     try:
-        specs = MEMBERS.validate_json(path.read_bytes())
+        specs = REPLICAS.validate_json(path.read_bytes())
     except FileNotFoundError as error:
-        raise BadRequest(f'{path} does not exist; write a list of members there: [{{"url": "http://…"}}]') from error
+        raise BadRequest(f'{path} does not exist; write a list of replicas there: [{{"url": "http://…"}}]') from error
     except OSError as error:
         raise BadRequest(f"{path} cannot be read ({error.strerror or error}); let this server read it") from error
     except ValidationError as error:
@@ -75,24 +75,24 @@ def server_urls(text: str) -> list[str]:
     return urls
 
 
-def members_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--members", type=Path, help="JSON list of servers; read again when it changes")
+def replica_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--replicas", "--members", type=Path, help="JSON list of servers; read again when it changes")
     parser.add_argument("--servers", help="addresses that are always on the list, separated by commas")
     parser.add_argument(
         "--each", action="append", help="a name that stands for several servers, one for each of its addresses"
     )
 
 
-def fixed_members(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[MemberSpec]:
+def fixed_replicas(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[ReplicaSpec]:
     """Servers named on the command line. Exits with a message when it names neither server nor file."""
-    if not (given.servers or given.each or given.members):
-        parser.error("no server is named: give --members FILE, --servers URL[,URL] or --each URL")
+    if not (given.servers or given.each or given.replicas):
+        parser.error("no server is named: give --replicas FILE, --servers URL[,URL] or --each URL")
     option = "--servers"
     try:
-        found = [MemberSpec(url=url) for url in (server_urls(given.servers) if given.servers else ())]
+        found = [ReplicaSpec(url=url) for url in (server_urls(given.servers) if given.servers else ())]
         option = "--each"
         names = [url for text in given.each or () for url in server_urls(text)]
-        return found + [MemberSpec(url=url, each=True) for url in names]
+        return found + [ReplicaSpec(url=url, each=True) for url in names]
     except ValidationError as error:
         parser.error(f"{option}: {error.errors()[0]['msg']}")
     except ValueError as error:
@@ -102,7 +102,7 @@ def fixed_members(parser: argparse.ArgumentParser, given: argparse.Namespace) ->
 class Listed(Protocol):
     """One server in the process that uses it."""
 
-    spec: MemberSpec
+    spec: ReplicaSpec
     draining: bool
     """Removed from the list: running requests finish, no new ones arrive."""
 
@@ -115,10 +115,10 @@ class ReplicaRegistry(Generic[M]):
 
     def __init__(
         self,
-        make: Callable[[MemberSpec], M],
+        make: Callable[[ReplicaSpec], M],
         *,
         file: Path | None = None,
-        fixed: Sequence[MemberSpec] = (),
+        fixed: Sequence[ReplicaSpec] = (),
         lends: bool = False,
     ) -> None:
         """`fixed` servers are used whatever the file says, which then need not exist. `lends` allows production
@@ -126,10 +126,10 @@ class ReplicaRegistry(Generic[M]):
         self._make, self._file, self._fixed, self._lends = make, file, list(fixed), lends
         self._stamp: tuple[int, int] | None = None
         """Modification time and size of the file when last read."""
-        self._read: list[MemberSpec] = []
+        self._read: list[ReplicaSpec] = []
         self._names = Names()
         self._wrong = ""
-        self.members: list[M] = []
+        self.replicas: list[M] = []
 
     @property
     def problem(self) -> str:
@@ -146,20 +146,20 @@ class ReplicaRegistry(Generic[M]):
         self._reread()
         wanted = await self._names.expanded([*self._fixed, *self._read])
         by_url = {spec.url: spec for spec in reversed(wanted)}  # the first entry of an address counts
-        for member in self.members:
-            leaves = member.spec.url not in by_url
-            if leaves != member.draining:
-                log.info("%s %s", member.spec.url, "leaves" if leaves else "stays after all")
-            member.draining = leaves
-            member.spec = by_url.get(member.spec.url, member.spec)
-        present = {member.spec.url for member in self.members}
+        for replica in self.replicas:
+            leaves = replica.spec.url not in by_url
+            if leaves != replica.draining:
+                log.info("%s %s", replica.spec.url, "leaves" if leaves else "stays after all")
+            replica.draining = leaves
+            replica.spec = by_url.get(replica.spec.url, replica.spec)
+        present = {replica.spec.url for replica in self.replicas}
         for spec in reversed(by_url.values()):
             if spec.url not in present:
                 log.info("%s joins", spec.url)
-                self.members.append(self._make(spec))
+                self.replicas.append(self._make(spec))
 
-    def forget(self, member: M) -> None:
-        self.members.remove(member)
+    def forget(self, replica: M) -> None:
+        self.replicas.remove(replica)
 
     def close(self) -> None:
         self._names.close()
@@ -181,7 +181,7 @@ class ReplicaRegistry(Generic[M]):
         if stamp is not None and stamp == self._stamp:
             return
         try:
-            specs = read_members(self._file)
+            specs = read_replicas(self._file)
             if not self._lends and any(spec.production for spec in specs):
                 raise BadRequest(
                     f"{self._file}: production: only a router borrows servers of others; leave it out, or list that server "
@@ -205,8 +205,8 @@ class Names:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def expanded(self, specs: Iterable[MemberSpec]) -> list[MemberSpec]:
-        found: list[MemberSpec] = []
+    async def expanded(self, specs: Iterable[ReplicaSpec]) -> list[ReplicaSpec]:
+        found: list[ReplicaSpec] = []
         names = []
         for spec in specs:
             if not spec.each:

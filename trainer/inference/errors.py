@@ -40,7 +40,7 @@ class Unavailable(ServerError):
     status = 503
 
 
-class Displaced(Unavailable):
+class DeploymentMoved(Unavailable):
     """The deployment moved to another server while a request waited here; the request now waits there."""
 
 

@@ -8,7 +8,7 @@ from collections import deque
 WINDOW_SECONDS = 10.0
 
 
-class Filling:
+class KVCacheUsage:
     """Sliding maximum, written by one thread many times a second and read by another."""
 
     def __init__(self) -> None:

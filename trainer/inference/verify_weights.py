@@ -57,7 +57,7 @@ def meanwhile(error: WeightMismatch, well: float) -> WeightMismatch:
     )
 
 
-async def prove(
+async def verify_weights(
     probe: Probe,
     generate: Callable[[GenerateRequest], Awaitable[GenerateResponse]],
     *,

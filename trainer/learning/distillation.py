@@ -31,7 +31,7 @@ from trainer.types import HintedTurn, TrainGroup
 
 Decode = Callable[[PreTrainedModel, Tensor], Tensor]
 
-LEAST = 1e-8
+MIN_PROBABILITY = 1e-8
 """Probability below which the bucket of remaining tokens is not resolved."""
 
 
@@ -180,6 +180,6 @@ def bucket_kl(teacher_NV: Tensor, student_NV: Tensor, *, top_k: int) -> Tensor:
         return (teacher_NV.exp() * (teacher_NV - student_NV)).sum(-1)
     top_NK, index_NK = teacher_NV.topk(top_k, dim=-1)
     same_NK = student_NV.gather(1, index_NK)
-    rest_N = (1.0 - top_NK.exp().sum(-1)).clamp(min=LEAST)
-    others_N = (1.0 - same_NK.exp().sum(-1)).clamp(min=LEAST)
+    rest_N = (1.0 - top_NK.exp().sum(-1)).clamp(min=MIN_PROBABILITY)
+    others_N = (1.0 - same_NK.exp().sum(-1)).clamp(min=MIN_PROBABILITY)
     return (top_NK.exp() * (top_NK - same_NK)).sum(-1) + rest_N * (rest_N.log() - others_N.log())

@@ -97,7 +97,7 @@ def _weight(layer: nn.Module | None) -> Tensor | None:
     return found if isinstance(found, Tensor) else None
 
 
-class Effort:
+class FlopsCounter:
     """FLOPs and MFU of one trained model."""
 
     def __init__(self, model: PreTrainedModel, *, precision: Precision = "float32") -> None:

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from trainer.learning.kernels.fused_linear_logprob import chunked_scores, narrowed
-from trainer.learning.kernels.prefix_sharing import hidden_states, understands
+from trainer.learning.kernels.fused_linear_logprob import chunked_scores, mask_logits
+from trainer.learning.kernels.prefix_sharing import hidden_states, supports_prefix_sharing
 from trainer.learning.packing import MicroBatch
 
 
@@ -34,6 +34,22 @@ class TokenScores:
     """Entropy in nats of the tempered distribution, without gradient."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Detached per-token values of one micro-batch, kept for the step's statistics. All [N]."""
+
+    weights_N: Tensor
+    clipped_N: Tensor
+    """Tokens whose weight was clipped, bool."""
+    ratio_N: Tensor
+    log_ratio_N: Tensor
+    """log p_trainer - log p_sampler."""
+    entropy_N: Tensor
+    k1_N: Tensor | None
+    advantages_N: Tensor
+    """Advantages as used in the loss."""
+
+
 def score_tokens(
     model: PreTrainedModel, batch: MicroBatch, *, temperature: float, lm_head_chunk_size: int = 0, **decoder: Any
 ) -> TokenScores:
@@ -43,7 +59,7 @@ def score_tokens(
     them. Rows are padded on the right, so causal attention needs no padding mask. `lm_head_chunk_size` bounds how many
     logits exist at a time (0: all); `decoder` are more arguments of the decoder.
     """
-    if batch.shared is not None and understands(model):
+    if batch.shared is not None and supports_prefix_sharing(model):
         hidden_ND = hidden_states(model, batch.shared)[batch.shared.of_BT.flatten()[batch.predict_from_N]]
     else:
         hidden_BTD = model.get_decoder()(input_ids=batch.tokens_BT, use_cache=False, **decoder).last_hidden_state
@@ -62,16 +78,16 @@ def score_tokens(
                 batch.targets_N,
                 temperature=temperature,
                 lm_head_chunk_size=lm_head_chunk_size,
-                open_M=batch.open_M,
+                mask_M=batch.mask_M,
             )
         )
     logits_NV = head(hidden_ND).float() / temperature
-    if batch.open_M is not None:
-        logits_NV = narrowed(logits_NV, *batch.open_M)
+    if batch.mask_M is not None:
+        logits_NV = mask_logits(logits_NV, *batch.mask_M)
     logps_NV = torch.log_softmax(logits_NV, dim=-1)
     with torch.no_grad():
         terms_NV = logps_NV.exp() * logps_NV
-        entropy_N = -(terms_NV if batch.open_M is None else terms_NV.nan_to_num(0.0)).sum(-1)  # 0·log 0 is 0
+        entropy_N = -(terms_NV if batch.mask_M is None else terms_NV.nan_to_num(0.0)).sum(-1)  # 0·log 0 is 0
     return TokenScores(logprobs_N=logps_NV.gather(1, batch.targets_N[:, None])[:, 0], entropy_N=entropy_N)
 
 

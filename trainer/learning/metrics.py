@@ -148,7 +148,7 @@ METRICS: dict[str, Metric] = {
     "time/publish_background": Metric(
         "Publish weights, beside training", "s", "from the copy of the version until it is in the weight store"
     ),
-    "time/heads": Metric("Train the head", "s", "the head that guesses tokens ahead, once, after the last step"),
+    "time/heads": Metric("Train the head", "s", "the draft head, once, after the last step"),
     "time/checkpoint": Metric("Checkpoint", "s", "writing the step checkpoint"),
     "time/episode": Metric("Episode", "s", "mean wall time of a rollout, grading included"),
     "time/generate": Metric("Episode: generate", "s", "mean wall time a rollout waits for the engine"),
@@ -175,7 +175,7 @@ METRICS: dict[str, Metric] = {
     "cache/preemptions_min": Metric("Pre-emptions, least", "count", "the same of the engine with the fewest"),
     "cache/preemptions_max": Metric("Pre-emptions, most", "count", "the same of the engine with the most"),
     "speculation/accepted": Metric(
-        "Guesses accepted", "share", "tokens guessed ahead by the engines since the last step that the policy made, too"
+        "Draft tokens accepted", "share", "draft tokens of the engines since the last step that the policy accepted"
     ),
     "heads/accepted": Metric(
         "Head: accepted",
@@ -268,7 +268,7 @@ OUTCOMES = ("passed", "failed")
 BY_OUTCOME = {f"{name}/{one}": one for name in ("tokens/policy", "tokens/total", "turns") for one in OUTCOMES}
 """Means over a subset of the rollouts: absent for an empty subset, which never counts as 0 in an average."""
 
-MOST_LAG = 8
+MAX_LAG = 8
 """Largest lag with a share of its own."""
 
 
@@ -300,7 +300,7 @@ def batch_metrics(groups: Sequence[TrainGroup], *, trained_version: int) -> dict
         "staleness/p90": float(_quantile(lag, 0.9)),
     }
     for versions in lag:
-        name = f"staleness/at/{min(versions, MOST_LAG)}"
+        name = f"staleness/at/{min(versions, MAX_LAG)}"
         out[name] = out.get(name, 0.0) + 1 / len(lag)
     whole = [{name: value for name, value in group.stats.items() if name not in BY_OUTCOME} for group in groups]
     out.update(mean_of_stats((stats, len(group.rewards)) for stats, group in zip(whole, groups, strict=True)))

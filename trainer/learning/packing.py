@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.learning.kernels.prefix_sharing import PrefixTree, beginnings
-from trainer.router_replay.payload import UNKNOWN, ReplayRefused
+from trainer.learning.kernels.prefix_sharing import PrefixTree, build_prefix_tree
+from trainer.routed_experts import UNKNOWN, ReplayRefused
 from trainer.types import TrainSample
 
 PAD = 0
@@ -39,7 +39,7 @@ class MicroBatch:
     """Number of tokens without padding."""
     experts_BTLK: Tensor | None = None
     """Recorded experts by position, MoE layer and rank in the choice, int64; negative where there is no record."""
-    open_M: tuple[Tensor, Tensor] | None = None
+    mask_M: tuple[Tensor, Tensor] | None = None
     """Sampling mask, where sampling was restricted: pairs of (policy token n, allowed id), int64."""
     shared: PrefixTree | None = None
     """Prefix tree of the rows; None where each position is computed separately."""
@@ -54,7 +54,7 @@ class MicroBatch:
             self.rows_N.to(device),
             self.tokens,
             None if self.experts_BTLK is None else self.experts_BTLK.to(device),
-            None if self.open_M is None else (self.open_M[0].to(device), self.open_M[1].to(device)),
+            None if self.mask_M is None else (self.mask_M[0].to(device), self.mask_M[1].to(device)),
             None if self.shared is None else self.shared.to(device),
         )
 
@@ -74,10 +74,10 @@ def check_sample(sample: TrainSample, *, vocabulary: int) -> None:
     if sample.experts is not None and sample.experts.stop >= length:
         raise ReplayRefused(f"sample of {length} tokens has routed experts up to position {sample.experts.stop}")
     if sample.support is not None:
-        open_ids = sample.support.unpack()
-        if len(open_ids) != length:
-            raise ReplayRefused(f"sample has {length} tokens and a sampling support of {len(open_ids)}")
-        for token, mask, ids in zip(sample.tokens, sample.loss_mask, open_ids, strict=True):
+        allowed_ids = sample.support.unpack()
+        if len(allowed_ids) != length:
+            raise ReplayRefused(f"sample has {length} tokens and a sampling support of {len(allowed_ids)}")
+        for token, mask, ids in zip(sample.tokens, sample.loss_mask, allowed_ids, strict=True):
             if ids and (max(ids) >= vocabulary or (mask and token not in ids)):
                 raise ReplayRefused(
                     "the sampling support of a sample leaves out a sampled token or leaves the vocabulary"
@@ -118,7 +118,7 @@ def stack(rows: Sequence[TrainSample], *, share: bool = False) -> MicroBatch:
     advantages: list[float] = []
     owners: list[int] = []
     open_at: list[int] = []
-    open_ids: list[int] = []
+    allowed_ids: list[int] = []
     for b, row in enumerate(rows):
         tokens_BT[b, : len(row.tokens)] = torch.tensor(row.tokens)
         support = row.support.unpack() if row.support else None
@@ -126,7 +126,7 @@ def stack(rows: Sequence[TrainSample], *, share: bool = False) -> MicroBatch:
             if mask:
                 if support:
                     open_at += [len(targets)] * len(support[t])
-                    open_ids += support[t]
+                    allowed_ids += support[t]
                 predict_from.append(b * width + t - 1)
                 targets.append(row.tokens[t])
                 sampler.append(row.sampler_logprobs[t])
@@ -142,8 +142,8 @@ def stack(rows: Sequence[TrainSample], *, share: bool = False) -> MicroBatch:
         rows_N=torch.tensor(owners, dtype=torch.int64),
         tokens=sum(len(row.tokens) for row in rows),
         experts_BTLK=experts_BTLK,
-        open_M=(torch.tensor(open_at), torch.tensor(open_ids)) if open_at else None,
-        shared=beginnings([row.tokens for row in rows], width) if share and experts_BTLK is None else None,
+        mask_M=(torch.tensor(open_at), torch.tensor(allowed_ids)) if open_at else None,
+        shared=build_prefix_tree([row.tokens for row in rows], width) if share and experts_BTLK is None else None,
     )
 
 

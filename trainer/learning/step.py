@@ -11,29 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.learning.backend import ParallelBackend, SingleProcess
 from trainer.learning.clock import now
-from trainer.learning.flops import Effort, Tokens
+from trainer.learning.flops import FlopsCounter, Tokens
 from trainer.learning.importance_sampling import Correction, TokenEvidence, correction_stats
-from trainer.learning.kernels.cpu.rms_norm import norm_in_half
-from trainer.learning.kernels.cpu.swiglu import gate_in_half
-from trainer.learning.kernels.prefix_sharing import attending, understands
+from trainer.learning.kernels import prefix_attention, supports_prefix_sharing
 from trainer.learning.lora import WEIGHT_KEY, Adapters
-from trainer.learning.loss import TokenScores, kl_adjusted_advantages, policy_loss, score_tokens
+from trainer.learning.loss import Scored, kl_adjusted_advantages, policy_loss
 from trainer.learning.memory import give_back
 from trainer.learning.mismatch import mismatch
-from trainer.learning.optimizers import NamedOptimizer, learning_rate
-from trainer.learning.packing import MicroBatch, check_sample, order, pack
+from trainer.learning.optimizers import learning_rate
+from trainer.learning.packing import MicroBatch, check_sample, order
 from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of, packed
-from trainer.policy.names import checkpoint_state, on_cpu
-from trainer.router_replay.hooks import Replay, RoutingCounts
+from trainer.router_replay.hooks import Replay
 from trainer.types import TrainGroup, TrainSample
 
 
@@ -45,22 +42,6 @@ class NonFiniteGradients(RuntimeError):
             f"step {step}: the gradient norm is {norm}; the weights of the step before are intact. "
             "Lower the learning rate or resume from an earlier checkpoint"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """Detached per-token values of one micro-batch, kept for the step's statistics. All [N]."""
-
-    weights_N: Tensor
-    clipped_N: Tensor
-    """Tokens whose weight was clipped, bool."""
-    ratio_N: Tensor
-    log_ratio_N: Tensor
-    """log p_trainer - log p_sampler."""
-    entropy_N: Tensor
-    k1_N: Tensor | None
-    advantages_N: Tensor
-    """Advantages as used in the loss."""
 
 
 class Learner:
@@ -79,12 +60,9 @@ class Learner:
         reference: PreTrainedModel | None = None,
         adapters: Adapters | None = None,
         enable_router_replay: bool = True,
-        precision: Literal["float32", "bfloat16"] = "float32",
-        lm_head_chunk_size: int = 0,
-        compiled: bool = False,
+        backend: ParallelBackend | None = None,
     ) -> None:
-        """`precision` is the compute format; weights, gradients and optimizer stay float32. `lm_head_chunk_size`: see
-        `score_tokens`. `compiled`: the layers are compiled, which requires whole rows and torch's own loops.
+        """`backend` computes the step: in this process, or together with other ranks (`trainer/distributed`).
 
         Raises RouterUnknown when router replay is on and the layers of `model` are unknown.
         """
@@ -94,25 +72,18 @@ class Learner:
         self.reference = reference
         self.adapters = adapters
         self.objective = objective
-        self.optimizer = NamedOptimizer(model, optimizer)
         self.temperature = temperature
         self.total_steps = total_steps
         self.micro_batch_tokens = micro_batch_tokens
         self.correction = correction
-        self.precision = precision
-        self.lm_head_chunk_size = lm_head_chunk_size
+        self.backend: ParallelBackend = backend or SingleProcess()
         self.replay = Replay(model, plausibility=objective.router_replay_threshold) if enable_router_replay else None
-        self.effort = Effort(model, precision=precision)
+        self.flops = FlopsCounter(model, precision=self.backend.precision)
         self._last: tuple[list[TrainSample], list[Scored]] = ([], [])
         """Samples that the last step scored, and the results."""
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
-        self.compiled = compiled
-        if precision == "bfloat16" and not compiled:
-            for one in (model, reference):
-                if one is not None:
-                    norm_in_half(one)
-                    gate_in_half(one)
         model.train()
+        self.optimizer = self.backend.setup(model, reference, optimizer)
 
     def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:
         """Take one optimiser step (counted from 1) and return its metrics. Raises NonFiniteGradients, ValueError (bad
@@ -127,7 +98,7 @@ class Learner:
                 self.replay.check(sample.experts.unpack())
         useful = samples if self._needs_all_samples else [sample for sample in samples if any(sample.advantages)]
         started = now(self.device)
-        batches = self._batches(useful)
+        batches = self.backend.split(useful, max_tokens=self.micro_batch_tokens)
         loss = 0.0
         scored: list[Scored] = []
         for batch in batches:
@@ -137,8 +108,8 @@ class Learner:
         differentiated = now(self.device)
         rate = learning_rate(self.optimizer.config, step, self.total_steps)
         norm = self._update(rate, step) if batches or self._has_gradients() else 0.0
-        loss, tokens, scored = self._of_all_ranks(loss, sum(batch.tokens for batch in batches), scored)
-        effort = self._effort(useful, batches, now(self.device) - started)
+        loss, tokens, scored = self.backend.gather(loss, sum(batch.tokens for batch in batches), scored)
+        flops = self._flops(useful, batches, now(self.device) - started)
         self._last = (useful, scored)
         del batches
         give_back()
@@ -152,9 +123,9 @@ class Learner:
             "time/forward_backward": seconds,
             "time/optimizer": now(self.device) - differentiated,
             "speed/train_tokens": tokens / seconds if seconds > 0 else 0.0,
-            **effort,
+            **flops,
             **_token_metrics(scored),
-            **(self._routing().metrics() if self.replay else {}),
+            **(self.backend.sum_routing(self.replay.take_counts()).metrics() if self.replay else {}),
         }
 
     def streams(self, groups: Sequence[TrainGroup], *, step: int) -> list[TrainedGroup]:
@@ -182,7 +153,15 @@ class Learner:
 
     def weights(self) -> dict[str, Tensor]:
         """Published form of the policy: plain weights by Hugging Face name, on the CPU."""
-        return self.adapters.merged() if self.adapters else checkpoint_state(self.model, on_cpu(self.model))
+        return self.backend.full_weights(self.model, self.adapters)
+
+    def published_state(self) -> dict[str, Tensor]:
+        """Weights to publish and save where they are, sharded as they are, with adapters merged."""
+        return self.adapters.merged_in_place() if self.adapters else self.model.state_dict(keep_vars=True)
+
+    def resume_state(self) -> dict[str, Tensor]:
+        """`state_tensors()` where it is, sharded as it is; loading writes into this memory."""
+        return self.optimizer.state_tensors() | (self.adapters.own() if self.adapters else {})
 
     def state_tensors(self) -> dict[str, Tensor]:
         """All other state that the next step depends on, by name."""
@@ -208,58 +187,31 @@ class Learner:
         gradient."""
         return self.objective.kl_coefficient > 0
 
-    def _batches(self, samples: Sequence[TrainSample]) -> list[MicroBatch]:
-        """Micro-batches that this process computes."""
-        return pack(samples, max_tokens=self.micro_batch_tokens, share=not self.compiled)
-
-    def _of_all_ranks(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
-        """Combine the step's statistics over processes (`trainer/distributed`)."""
-        return loss, tokens, scored
-
-    def _effort(
-        self, samples: Sequence[TrainSample], batches: Sequence[MicroBatch], seconds: float
-    ) -> dict[str, float]:
-        """FLOPs metrics of the step; empty when nothing was computed."""
+    def _flops(self, samples: Sequence[TrainSample], batches: Sequence[MicroBatch], seconds: float) -> dict[str, float]:
+        """FLOPs metrics of the step, with the memory of the rank that needs most; empty when nothing was computed."""
         if not samples:
             return {}
-        work = work_of(samples, batches, shared=understands(self.model))
-        return self.effort.metrics(
-            work,
-            seconds,
-            device=self.device,
-            ranks=self._ranks,
-            reference=self._needs_all_samples,
+        work = work_of(samples, batches, shared=supports_prefix_sharing(self.model))
+        found = self.flops.metrics(
+            work, seconds, device=self.device, ranks=self.backend.ranks, reference=self._needs_all_samples
         )
-
-    @property
-    def _ranks(self) -> int:
-        """Number of processes that compute a step together, each on its own device."""
-        return 1
-
-    def _routing(self) -> RoutingCounts:
-        assert self.replay is not None
-        return self.replay.take_counts()
-
-    def _score(self, model: PreTrainedModel, batch: MicroBatch) -> TokenScores:
-        half = self.precision == "bfloat16"
-        with torch.autocast(batch.tokens_BT.device.type, torch.bfloat16, enabled=half):
-            return score_tokens(model, batch, temperature=self.temperature, lm_head_chunk_size=self.lm_head_chunk_size)
+        return found | {"memory/trainer": self.backend.maximum(found["memory/trainer"])}
 
     def _backward(self, batch: MicroBatch) -> tuple[float, Scored]:
         batch = batch.to(self.device)
-        shared = batch.shared is not None and understands(self.model)
         with (
-            self.replay.forced(batch.experts_BTLK) if self.replay else nullcontext(),
-            attending(self.model) if shared else nullcontext(),
+            self.replay.forced(self.backend.local_experts(batch)) if self.replay else nullcontext(),
+            prefix_attention(self.model, batch.shared),
         ):
             return self._differentiate(batch)
 
     def _differentiate(self, batch: MicroBatch) -> tuple[float, Scored]:
-        scores = self._score(self.model, batch)
+        scores = self.backend.score(self.model, batch, temperature=self.temperature)
         reference_N = None
         if self._needs_all_samples and self.reference is not None:
             with torch.no_grad():
-                reference_N = self._score(self.reference, batch).logprobs_N
+                scored = self.backend.score(self.reference, batch, temperature=self.temperature)
+                reference_N = scored.logprobs_N
         advantages_N = kl_adjusted_advantages(
             batch.advantages_N, scores.logprobs_N, reference_N, coefficient=self.objective.kl_coefficient
         )
@@ -283,25 +235,22 @@ class Learner:
         return float(loss.detach()), facts
 
     def _update(self, rate: float, step: int) -> float:
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.max_grad_norm))
-        self._refuse_non_finite(norm, step)
-        self.optimizer.step(rate)
-        return norm
-
-    def _refuse_non_finite(self, norm: float, step: int) -> None:
+        norm = self.backend.clip_gradients(self.model, self.optimizer.config.max_grad_norm)
         if not math.isfinite(norm):
             self.model.zero_grad(set_to_none=True)
             raise NonFiniteGradients(step, norm)
+        self.optimizer.step(rate)
+        return norm
 
 
 def work_of(samples: Sequence[TrainSample], batches: Sequence[MicroBatch], *, shared: bool) -> Tokens:
     """Work of `batches` over `samples`; `shared`: the model computes common prefixes once where possible."""
     predicted = sum(sum(sample.loss_mask) for sample in samples)
-    beginnings = [batch.shared for batch in batches if batch.shared is not None]
-    if not shared or len(beginnings) < len(batches):
+    trees = [batch.shared for batch in batches if batch.shared is not None]
+    if not shared or len(trees) < len(batches):
         return Tokens.of_rows((len(sample.tokens) for sample in samples), predicted)
-    pairs = sum(int(one.positions_U.sum()) + len(one.positions_U) for one in beginnings)
-    return Tokens(sum(len(one.tokens_U) for one in beginnings), predicted, pairs)
+    pairs = sum(int(one.positions_U.sum()) + len(one.positions_U) for one in trees)
+    return Tokens(sum(len(one.tokens_U) for one in trees), predicted, pairs)
 
 
 def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from trainer.config import OptimizerConfig
 from trainer.learning.clock import now
-from trainer.learning.flops import Effort, Tokens
+from trainer.learning.flops import FlopsCounter, Tokens
 from trainer.learning.kernels.fused_linear_logprob import chunked_scores
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import PAD
@@ -73,7 +73,7 @@ class SupervisedLearner:
         self.optimizer = NamedOptimizer(model, optimizer)
         self.total_steps = total_steps
         self.precision: Precision = precision
-        self.effort = Effort(model, precision=precision)
+        self.flops = FlopsCounter(model, precision=precision)
         self.micro_batch_tokens = micro_batch_tokens
         self.lm_head_chunk_size = lm_head_chunk_size
         model.train()
@@ -95,7 +95,7 @@ class SupervisedLearner:
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
             "tokens/trained": float(sum(len(example.ids) for example in batch)),
-            **self.effort.metrics(work_of(batch), now(device) - started, device=device),
+            **self.flops.metrics(work_of(batch), now(device) - started, device=device),
         }
 
     def loss(self, batch: Sequence[Example]) -> float:
@@ -132,13 +132,13 @@ def work_of(batch: Sequence[Example]) -> Tokens:
     return Tokens.of_rows(lengths, sum(weight > 0 for row in batch for weight in row.weights[1:]))
 
 
-def cut(batch: Sequence[Example], most: int) -> list[list[Example]]:
-    """Split `batch` into parts of at most `most` padded tokens (0: no bound; a longer row is a part of its own)."""
+def cut(batch: Sequence[Example], max_tokens: int) -> list[list[Example]]:
+    """Split `batch` into parts of at most `max_tokens` padded tokens (0: no bound; a longer row is a part of its own)."""
     parts: list[list[Example]] = [[]]
     width = 0
     for example in batch:
         width = max(width, len(example.ids))
-        if most and parts[-1] and width * (len(parts[-1]) + 1) > most:
+        if max_tokens and parts[-1] and width * (len(parts[-1]) + 1) > max_tokens:
             parts.append([])
             width = len(example.ids)
         parts[-1].append(example)

@@ -7,8 +7,7 @@ that two corpora with the same file hold out the same file.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -17,6 +16,7 @@ from trainer.learning.supervised import Example
 from trainer.midtrain.corpus.documents import Document
 from trainer.midtrain.corpus.readers import read_source
 from trainer.midtrain.packing import cut
+from trainer.stages.held_out import HeldOut
 
 SHARE = 20
 """One document in so many is held out."""
@@ -34,36 +34,22 @@ def as_example(tokenizer: PreTrainedTokenizerBase, text: str) -> Example:
     return Example(ids, [0.0] + [1.0] * (len(ids) - 1))
 
 
-@dataclass(slots=True)
-class HeldOut:
-    """Rows by name of the metric that they are measured under."""
-
-    rows: dict[str, list[Example]] = field(default_factory=dict)
-
-    def losses(self, loss: Callable[[Sequence[Example]], float]) -> dict[str, float]:
-        """Mean next-token loss in nats of each, and `loss/heldout` over the tokens of all languages."""
-        values: dict[str, float] = {}
-        total, count = 0.0, 0.0
-        for name, rows in self.rows.items():
-            weights = [sum(row.weights[1:]) for row in rows]
-            summed, tokens = sum(loss([row]) * weight for row, weight in zip(rows, weights, strict=True)), sum(weights)
-            values[name] = summed / tokens
-            if name.startswith("loss/language/"):
-                total, count = total + summed, count + tokens
-        return values | ({"loss/heldout": total / count} if count else {})
-
-
 def held_out(
-    tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document], *, length: int, most: int, codebase: Path | None
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[Document],
+    *,
+    length: int,
+    max_tokens: int,
+    codebase: Path | None,
 ) -> HeldOut:
-    """Rows of at most `length` tokens from the held-out documents, and from a codebase: `most` tokens of each language,
+    """Rows of at most `length` tokens from the held-out documents, and from a codebase: `max_tokens` tokens of each language,
     and no more rows once there are so many. Raises SourceUnreadable."""
     by_name: dict[str, list[Example]] = defaultdict(list)
 
     def add(name: str, text: str) -> None:
         known = sum(len(row.ids) for row in by_name[name])
         for row in cut(as_example(tokenizer, text), length):
-            if len(row.ids) > 1 and known < most:
+            if len(row.ids) > 1 and known < max_tokens:
                 by_name[name].append(row)
                 known += len(row.ids)
 

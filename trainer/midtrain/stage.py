@@ -14,6 +14,7 @@ from pathlib import Path
 from trainer import policy as policies
 from trainer.checkpoint.store import Checkpoint, CheckpointStore
 from trainer.config import MidtrainConfig
+from trainer.errors import StageError
 from trainer.learning.supervised import Example
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.midtrain.corpus.store import documents
@@ -21,7 +22,7 @@ from trainer.midtrain.heldout import corpus_examples, held_out, is_held_out
 from trainer.midtrain.packing import pack
 from trainer.policy import Policy
 from trainer.policy.context import ContextNotExtensible, extend_context
-from trainer.stages.base import StageError, StageResult, StageSink
+from trainer.stages.base import StageResult, StageSink
 from trainer.stages.supervised_loop import (
     HELD_OUT_EXAMPLES,
     Alone,
@@ -118,7 +119,9 @@ def _on_corpus(
     kept, unseen = [d for d in known if not is_held_out(d)], [d for d in known if is_held_out(d)]
     if config.corpus and not kept:
         raise StageError(f"corpus {config.corpus!r} has no document to train on; prepare it from more sources")
-    measured = held_out(policy.tokenizer, unseen, length=config.seq_len, most=config.held_out_tokens, codebase=codebase)
+    measured = held_out(
+        policy.tokenizer, unseen, length=config.seq_len, max_tokens=config.held_out_tokens, codebase=codebase
+    )
 
     def rows(length: int, data_seed: int) -> Iterator[Example]:
         if not kept:

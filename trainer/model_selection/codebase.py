@@ -23,7 +23,7 @@ from trainer.model_selection.scores import FileBits
 
 COMMITS = 50
 """Commits that are recent, where nothing else is asked."""
-WINDOW, MOST_BYTES, ITEMS, CHANGES = 512, 256 << 10, 16, 3
+WINDOW, MAX_BYTES, ITEMS, CHANGES = 512, 256 << 10, 16, 3
 """What is measured where nothing else is asked: tokens seen at a time, bytes of the codebase, questions of state tracking,
 and diffs of each."""
 HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -68,7 +68,7 @@ class Codebase:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def read_codebase(path: Path, recent: Recent, *, most_bytes: int, name: str = "") -> Codebase:
+def read_codebase(path: Path, recent: Recent, *, max_bytes: int, name: str = "") -> Codebase:
     """At most about `most_bytes` of it, files with recent lines first; `name` is what people call it, else that of the folder.
     Raises SourceUnreadable, NothingToMeasure."""
     documents = list(read_source(path))
@@ -85,7 +85,7 @@ def read_codebase(path: Path, recent: Recent, *, most_bytes: int, name: str = ""
     size = 0
     for document in sorted(documents, key=lambda d: (d.path not in touched, d.digest)):  # else any, the same each time
         length = len(document.text.encode())
-        if kept and size + length > most_bytes:
+        if kept and size + length > max_bytes:
             continue
         kept.append(document)
         size += length

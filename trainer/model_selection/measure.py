@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from trainer.model_selection.codebase import CHANGES, ITEMS, MOST_BYTES, WINDOW
+from trainer.model_selection.codebase import CHANGES, ITEMS, MAX_BYTES, WINDOW
 from trainer.model_selection.scores import Selection
 
 APART = 0.5
@@ -35,7 +35,7 @@ class Asked(BaseModel):
     commits: int | None = None
     since: str = ""
     window: int = WINDOW
-    most_bytes: int = MOST_BYTES
+    max_bytes: int = Field(default=MAX_BYTES, validation_alias=AliasChoices("max_bytes", "most_bytes"))
     items: int = ITEMS
     changes: int = CHANGES
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -78,16 +78,16 @@ def _end_with(asker: int) -> None:
 
 
 def measured(asked: Asked) -> Told:
+    from trainer.errors import StageError
     from trainer.model_selection.selection import asked_codebase, select
     from trainer.policy import PolicyUnreadable
-    from trainer.stages.base import StageError
 
     voice = Voice()
     voice("collects the files", 0.0)
     try:
         codebase = asked_codebase(
             asked.path, commits=asked.commits, since=asked.since, window=asked.window,
-            most_bytes=asked.most_bytes, items=asked.items, name=asked.codebase,
+            max_bytes=asked.max_bytes, items=asked.items, name=asked.codebase,
         )  # fmt: skip
         found = select(
             asked.folder, codebase, name=asked.policy, window=asked.window, items=asked.items, changes=asked.changes,

@@ -30,13 +30,14 @@ import torch
 from sandbox.tasks.procedural import problem
 from trainer import policy as policies
 from trainer.config import ParallelConfig
+from trainer.errors import StageError
 from trainer.midtrain.corpus.documents import Document
 from trainer.midtrain.corpus.readers import is_git
 from trainer.model_selection.codebase import (
     CHANGES,
     COMMITS,
     ITEMS,
-    MOST_BYTES,
+    MAX_BYTES,
     WINDOW,
     Codebase,
     Recent,
@@ -45,7 +46,6 @@ from trainer.model_selection.codebase import (
 )
 from trainer.model_selection.scores import FileBits, Selection, compare, rate
 from trainer.policy import Policy
-from trainer.stages.base import StageError
 from trainer.stages.device import device_of
 
 STRIDE = WINDOW // 2
@@ -240,19 +240,21 @@ def settings(parser: argparse.ArgumentParser) -> None:
     )
     window.add_argument("--since", default="", help="recent: since a date, for example 2026-01-31")
     parser.add_argument("--window", type=int, default=WINDOW, help="tokens that are seen at a time")
-    parser.add_argument("--most-bytes", type=int, default=MOST_BYTES, help="of the codebase that are measured")
+    parser.add_argument(
+        "--max-bytes", "--most-bytes", type=int, default=MAX_BYTES, help="of the codebase that are measured"
+    )
     parser.add_argument("--items", type=int, default=ITEMS, help="questions of state tracking")
     parser.add_argument("--changes", type=int, default=CHANGES, help="diffs of one question")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where it is computed")
 
 
 def asked_codebase(
-    path: Path, *, commits: int | None, since: str, window: int, most_bytes: int, items: int, name: str = ""
+    path: Path, *, commits: int | None, since: str, window: int, max_bytes: int, items: int, name: str = ""
 ) -> Codebase:
     """Raises SourceUnreadable, NothingToMeasure, ValueError naming the option."""
     for option, value, least in (
         ("window", window, 2),
-        ("most-bytes", most_bytes, 1),
+        ("max-bytes", max_bytes, 1),
         ("items", items, 1),
         ("commits", commits or 0, 0),
     ):
@@ -263,7 +265,7 @@ def asked_codebase(
         recent = Recent(commits=wanted, since=since)
     except ValueError as error:
         raise ValueError(f"--since is {since!r}; write a date like 2026-01-31") from error
-    return read_codebase(path, recent, most_bytes=most_bytes, name=name)
+    return read_codebase(path, recent, max_bytes=max_bytes, name=name)
 
 
 def main() -> None:
@@ -278,7 +280,7 @@ def main() -> None:
     try:
         codebase = asked_codebase(
             given.codebase, commits=given.commits, since=given.since, window=given.window,
-            most_bytes=given.most_bytes, items=given.items,
+            max_bytes=given.max_bytes, items=given.items,
         )  # fmt: skip
         for folder in given.policy:
             found.append(

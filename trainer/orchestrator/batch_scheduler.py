@@ -27,7 +27,7 @@ State = Literal["open", "accepted", "consumed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BufferEntry:
     """A group in prompt order, as the scheduler sees it."""
 
     prompt: int
@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BatchSchedule:
     batch: tuple[int, ...] | None
     """Prompts of the step in prompt order; None while too few are finished or the step waits for one."""
     waits_for: tuple[int, ...] = ()
@@ -47,38 +47,40 @@ class Choice:
     """Finished prompts that exceed the staleness limit at this step, and so at every later one; to be dropped."""
 
 
-def choose(places: Sequence[Place], *, step: int, groups_per_step: int, window: int, staleness_limit: int) -> Choice:
-    """Select the batch of optimiser step `step` (it updates version `step` - 1) from `places`.
+def schedule_batch(
+    entries: Sequence[BufferEntry], *, step: int, groups_per_step: int, window: int, staleness_limit: int
+) -> BatchSchedule:
+    """Select the batch of optimiser step `step` (it updates version `step` - 1) from `entries`.
 
-    `places` are all groups that were not dropped, in prompt order, including consumed ones after the oldest unconsumed
+    `entries` are all groups that were not dropped, in prompt order, including consumed ones after the oldest unconsumed
     group.
     """
     last = step - 1 - staleness_limit
     """Oldest version that the step may train on."""
-    stale = tuple(p.prompt for p in places if p.state == "accepted" and p.version < last)
-    places = [p for p in places if p.prompt not in stale]
-    late = tuple(p.prompt for p in places if p.state == "open" and p.version <= last)
-    urgent = [at for at, p in enumerate(places) if p.state == "accepted" and p.version == last]
+    stale = tuple(p.prompt for p in entries if p.state == "accepted" and p.version < last)
+    entries = [p for p in entries if p.prompt not in stale]
+    late = tuple(p.prompt for p in entries if p.state == "open" and p.version <= last)
+    urgent = [at for at, p in enumerate(entries) if p.state == "accepted" and p.version == last]
     taken = set(urgent[:groups_per_step])
     oldest = 0
     while len(taken) < groups_per_step:
-        while oldest < len(places) and (places[oldest].state == "consumed" or oldest in taken):
+        while oldest < len(entries) and (entries[oldest].state == "consumed" or oldest in taken):
             oldest += 1
         found = next(
             (
                 at
-                for at in range(oldest, min(oldest + window, len(places)))
-                if places[at].state == "accepted" and at not in taken
+                for at in range(oldest, min(oldest + window, len(entries)))
+                if entries[at].state == "accepted" and at not in taken
             ),
             None,
         )
         if found is None:
-            blocking = (places[oldest].prompt,) if oldest < len(places) else ()
-            return Choice(None, tuple(dict.fromkeys(blocking + late)), stale)
+            blocking = (entries[oldest].prompt,) if oldest < len(entries) else ()
+            return BatchSchedule(None, tuple(dict.fromkeys(blocking + late)), stale)
         taken.add(found)
     if late:
-        return Choice(None, late, stale)
-    return Choice(tuple(places[at].prompt for at in sorted(taken)), (), stale)
+        return BatchSchedule(None, late, stale)
+    return BatchSchedule(tuple(entries[at].prompt for at in sorted(taken)), (), stale)
 
 
 def stale_loss(prompt: int, step: int, staleness_limit: int) -> Loss:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-WINDOW, LEAST, SHARE = 20, 10, 0.5
+WINDOW, MIN_GROUPS, MAX_LOST_SHARE = 20, 10, 0.5
 """Besides consecutive losses: half of the last 20 groups, once there are 10."""
 
 
-def tripped(recent: Sequence[bool], *, in_a_row: int) -> str | None:
+def breaker_open(recent: Sequence[bool], *, in_a_row: int) -> str | None:
     """Return the reason to pause, or None. `recent`: newest first, True for an accepted group and False for one lost to
     an
     infrastructure fault. `in_a_row` 0 disables the breaker.
@@ -20,6 +20,6 @@ def tripped(recent: Sequence[bool], *, in_a_row: int) -> str | None:
         return f"the last {lost} groups were all lost to infrastructure"
     seen = recent[:WINDOW]
     failed = seen.count(False)
-    if len(seen) >= LEAST and failed > SHARE * len(seen):
+    if len(seen) >= MIN_GROUPS and failed > MAX_LOST_SHARE * len(seen):
         return f"{failed} of the last {len(seen)} groups were lost to infrastructure"
     return None

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from sandbox.grading.outcomes import Cause
 from trainer.inference.contract import GenerateResponse, InferenceError
-from trainer.router_replay.payload import ReplayRefused
+from trainer.routed_experts import ReplayRefused
 from trainer.router_replay.validate import PolicyShape
 from trainer.types import TrainGroup, TrainSample
 

@@ -43,9 +43,9 @@ PIECE_SLACK = 8
 class PromptTooLong(ValueError):
     """A prompt has more tokens than it may have. `tokens` is a lower bound of its count."""
 
-    def __init__(self, tokens: int, most: int) -> None:
-        super().__init__(f"the prompt has at least {tokens} tokens; at most {most} fit")
-        self.tokens, self.most = tokens, most
+    def __init__(self, tokens: int, max_tokens: int) -> None:
+        super().__init__(f"the prompt has at least {tokens} tokens; at most {max_tokens} fit")
+        self.tokens, self.max_tokens = tokens, max_tokens
 
 
 class ChatTemplateError(ValueError):
@@ -160,26 +160,26 @@ class ChatRenderer:
         self._opens_thinking = self._render([{"role": "user", "content": PROBE_USER}]).rstrip().endswith(THINK)
 
     def start(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, most: int | None = None
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, max_tokens: int | None = None
     ) -> list[int]:
         """The opening prompt: messages and tool schemas as the template shows them, and the generation prompt.
 
-        Raises PromptTooLong soon after more than `most` tokens are counted, however long the rest is.
+        Raises PromptTooLong soon after more than `max_tokens` tokens are counted, however long the rest is.
         """
-        return self._encode(self._render(messages, tools), most)
+        return self._encode(self._render(messages, tools), max_tokens)
 
     def conversation(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """A finished conversation at once, without a generation prompt."""
         return self._encode(self._render(messages, tools, prompt=False))
 
-    def observe(self, results: Sequence[ToolResult], ask: str = "", *, most: int | None = None) -> list[int]:
+    def observe(self, results: Sequence[ToolResult], ask: str = "", *, max_tokens: int | None = None) -> list[int]:
         """What follows the policy's turn-end token: the tool outputs, a message of the user if one is to `ask` for
         something, and the next generation prompt."""
         tool_messages = [{"role": "tool", "content": r.output, "tool_call_id": r.call_id} for r in results]
         asked = [{"role": "user", "content": ask}] if ask else []
-        return self.follow([*tool_messages, *asked], most=most)
+        return self.follow([*tool_messages, *asked], max_tokens=max_tokens)
 
-    def follow(self, messages: Sequence[Message], *, most: int | None = None) -> list[int]:
+    def follow(self, messages: Sequence[Message], *, max_tokens: int | None = None) -> list[int]:
         """What follows the policy's turn-end token when these messages come next, and the next generation prompt.
 
         Raises PromptTooLong, as `start`.
@@ -191,7 +191,7 @@ class ChatRenderer:
             raise ChatTemplateError(
                 "the chat template drops the assistant turn before a tool result; use one that keeps it"
             )
-        return self._encode(bridge, most)
+        return self._encode(bridge, max_tokens)
 
     def turn(self, calls: Sequence[ToolCall], text: str = "") -> list[int]:
         """A scripted turn as the policy would have sampled it, turn-end token included (for expert episodes)."""
@@ -300,7 +300,7 @@ class ChatRenderer:
             return plain
         return self._control.sub(lambda match: opening + match.group().encode().hex() + closing, plain)
 
-    def _encode(self, text: str, most: int | None = None) -> list[int]:
+    def _encode(self, text: str, max_tokens: int | None = None) -> list[int]:
         """Token ids of a rendering; masked control text comes back as ordinary characters.
 
         A control token's text cut after its first character matches no control token. Raises PromptTooLong.
@@ -312,15 +312,15 @@ class ChatRenderer:
                 literal = bytes.fromhex(part).decode()
                 ids += self._plain(literal[0]) + self._plain(literal[1:])
             elif part:
-                if most is not None and len(part) > PIECE:
-                    self._check(part, before=len(ids), most=most)
+                if max_tokens is not None and len(part) > PIECE:
+                    self._check(part, before=len(ids), max_tokens=max_tokens)
                 ids += self._plain(part)
-            if most is not None and len(ids) > most:
-                raise PromptTooLong(len(ids), most)
+            if max_tokens is not None and len(ids) > max_tokens:
+                raise PromptTooLong(len(ids), max_tokens)
         return ids
 
-    def _check(self, text: str, *, before: int, most: int) -> None:
-        """Counts a long text in pieces. Raises PromptTooLong at the piece that passes `most`."""
+    def _check(self, text: str, *, before: int, max_tokens: int) -> None:
+        """Counts a long text in pieces. Raises PromptTooLong at the piece that passes `max_tokens`."""
         count, start = before, 0
         while start < len(text):
             end = start + PIECE
@@ -332,8 +332,8 @@ class ChatRenderer:
                 )
             count += len(self._plain(text[start:end])) - PIECE_SLACK
             start = end
-            if count > most:
-                raise PromptTooLong(count, most)
+            if count > max_tokens:
+                raise PromptTooLong(count, max_tokens)
 
     def _plain(self, text: str) -> list[int]:
         """Without the wrapper's preparations for batches where there is the library below it: a request waits for these."""

@@ -28,17 +28,19 @@ def extend_context(model: PreTrainedModel, *, tokens: int, kind: RopeKind) -> No
     scaled already.
     """
     config = model.config
-    most = int(config.max_position_embeddings)
-    if tokens <= most:
+    max_tokens = int(config.max_position_embeddings)
+    if tokens <= max_tokens:
         return
     rope: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
     decoder: Any = model.get_decoder()
     found = rope.get("rope_type")
     if found is None or not hasattr(decoder, "rotary_emb"):
-        raise ContextNotExtensible(f"{config.model_type} has no rotary embedding to scale; {most} tokens are its most")
+        raise ContextNotExtensible(
+            f"{config.model_type} has no rotary embedding to scale; {max_tokens} tokens are its most"
+        )
     if found != "default":
         raise ContextNotExtensible(f"rope_type is {found!r} already; start from the checkpoint before its extension")
-    factor = tokens / most
+    factor = tokens / max_tokens
     if kind == "theta":
         dim = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
         # The slowest channel turns over the longer context as far as it did over the shorter one.
@@ -46,7 +48,7 @@ def extend_context(model: PreTrainedModel, *, tokens: int, kind: RopeKind) -> No
     else:
         rope |= {"rope_type": kind, "factor": factor}
         if kind == "yarn":
-            rope["original_max_position_embeddings"] = most
+            rope["original_max_position_embeddings"] = max_tokens
     config.rope_parameters = rope
     config.max_position_embeddings = tokens
     decoder.rotary_emb = decoder.rotary_emb.__class__(config=config).to(model.device)

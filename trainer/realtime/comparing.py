@@ -61,7 +61,7 @@ class Row(BaseModel):
     now: float | None
     before_count: int
     now_count: int
-    least: int
+    min_count: int
     falls: bool
     bound: float | None
     relative: bool
@@ -78,7 +78,7 @@ class Row(BaseModel):
     @property
     def few(self) -> bool:
         """Whether it is too little to say because there are too few observations, not because of chance."""
-        return min(self.before_count, self.now_count) < self.least
+        return min(self.before_count, self.now_count) < self.min_count
 
 
 def compared(
@@ -89,7 +89,7 @@ def compared(
     falls: bool,
     bound: float | None,
     deviations: float,
-    least: int,
+    min_count: int,
     unit: Unit = "share",
     relative: bool = False,
 ) -> Row:
@@ -100,7 +100,7 @@ def compared(
     if before.value is not None and now.value is not None:
         moved = (before.value - now.value) if falls else (now.value - before.value)
         margin = deviations * math.hypot(before.error, now.error)
-        if min(before.count, now.count) >= max(2, least) and bound is not None:  # one alone says nothing of chance
+        if min(before.count, now.count) >= max(2, min_count) and bound is not None:  # one alone says nothing of chance
             allowed = bound * abs(before.value) if relative else bound
             standing = "holds" if moved <= allowed else "broken" if moved > margin else "little"
     if bound is None:
@@ -118,7 +118,7 @@ def compared(
         now=now.value,
         before_count=before.count,
         now_count=now.count,
-        least=least,
+        min_count=min_count,
         falls=falls,
         bound=bound,
         relative=relative,

@@ -91,7 +91,7 @@ def moved(guards: Guards, before: Rates, now: Rates) -> list[Row]:
             falls=falls,
             bound=bound,
             deviations=guards.z_score,
-            least=guards.min_turns,
+            min_count=guards.min_turns,
         )
         for name, was, is_, bound, falls in (
             ("the share of turns that edit", before.edit, now.edit, guards.edit_drop, True),
@@ -117,7 +117,7 @@ def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
             Sample.mean(now.rewards),
             falls=True,
             bound=guards.reward_drop,
-            least=guards.min_turns,
+            min_count=guards.min_turns,
             unit="points",
         ),
         row(
@@ -126,7 +126,7 @@ def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
             Sample.median(now.first_token_ms),
             falls=False,
             bound=guards.first_token_rise,
-            least=guards.min_turns,
+            min_count=guards.min_turns,
             unit="ms",
             relative=True,
         ),
@@ -136,7 +136,7 @@ def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
             Sample.share(now.good / max(1, now.sessions), now.sessions),
             falls=True,
             bound=guards.good_drop,
-            least=guards.min_sessions,
+            min_count=guards.min_sessions,
         ),
         row(
             "the share of sessions with a bad signal",
@@ -144,6 +144,6 @@ def canary(guards: CanaryGuards, before: InUse, now: InUse) -> list[Row]:
             Sample.share(now.bad / max(1, now.sessions), now.sessions),
             falls=False,
             bound=guards.bad_rise,
-            least=guards.min_sessions,
+            min_count=guards.min_sessions,
         ),
     ]

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
-from trainer.rewards import base
+from trainer.rewards.parts import base
 
 FOLDER = "OPENCOMPOSER_REWARDS"
 

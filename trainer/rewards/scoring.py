@@ -6,7 +6,7 @@ import math
 
 from sandbox.grading.report import Verdict
 from trainer.config import RewardConfig
-from trainer.rewards.base import Registered, RewardError, RewardPartFailed, registry
+from trainer.rewards.parts.base import Registered, RewardError, RewardPartFailed, registry
 from trainer.rewards.plugins import refresh
 from trainer.types import RewardPart, Trajectory
 

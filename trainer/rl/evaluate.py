@@ -19,9 +19,11 @@ from pydantic import BaseModel, ConfigDict
 
 from sandbox.grading.report import Verdict
 from sandbox.tasks.spec import TaskSpec
-from trainer.rewards.tests import ENDED_BY_POLICY
-from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
+from trainer.rewards.parts.tests import ENDED_BY_POLICY
+from trainer.rollouts.episode import RolloutServices, run_episode
 from trainer.rollouts.group import LIMIT_STOPS, episode_seed
+from trainer.rollouts.retries import with_retries
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory
 
 Z95 = 1.96
@@ -69,20 +71,18 @@ async def evaluate(
     """Run `samples` episodes of each task (concurrently, bounded by `services.slots`) and summarise them."""
 
     async def one(index: int, task: TaskSpec, sample: int) -> Trajectory:
-        for attempt in range(infra_retries + 1):
-            trajectory = await run_episode(
+        return await with_retries(
+            lambda attempt: run_episode(
                 task=task,
                 sample=sample,
                 session_id=f"{name}-{index}-{sample}-{attempt}",
                 seed=episode_seed(seed, index, sample),
                 settings=settings,
                 services=services,
-            )
-            if on_trajectory is not None:
-                await on_trajectory(trajectory)
-            if not trajectory.report.retry:
-                break
-        return trajectory
+            ),
+            retries=infra_retries,
+            on_trajectory=on_trajectory,
+        )
 
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(one(i, task, s)) for i, task in enumerate(tasks) for s in range(samples)]

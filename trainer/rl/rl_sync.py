@@ -1,12 +1,12 @@
 """The whole algorithm in one readable loop: sample, run, grade, compare, learn, publish, repeat. No database, no queue.
 
     for each step:
-        prompts   = the next P tasks                              each prompt is used once
-        rollouts  = G episodes of each prompt, in sandboxes       tokens in, tokens out
-        verdicts  = hidden tests in second, clean sandboxes       1 or 0
-        advantage = R - mean of the prompt's G rewards            no std, no length normaliser
-        loss      = -(1/Z) Σ w · advantage · log π                policy tokens only
-        weights   → store → engine                                the next step samples from them
+        prompts   = the next P tasks                              `collect`: each prompt is used once
+        rollouts  = G episodes of each prompt, in sandboxes       `in_sandboxes`: tokens in, tokens out
+        rewards   = hidden tests in second, clean sandboxes       1 or 0, plus configured parts
+        advantage = R - mean of the prompt's G rewards            `with_advantages`: no std, no length normaliser
+        loss      = -(1/Z) Σ w · advantage · log π                `learn`: policy tokens only, one optimiser step
+        weights   → store → engine                                `publish`: the next step samples from them
 
 The engine waits while the trainer learns, and the trainer waits while the engine samples, so no rollout is ever stale.
 `stage.py` is the asynchronous form; given the groups of this loop it computes the same losses bit for bit.
@@ -34,20 +34,22 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import TaskSpec
 from trainer import policy as policies
+from trainer.algorithms import advantage_streams, advantages_of
 from trainer.config import RLConfig
+from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.learning.distillation import learn_from_hints
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import Learner
 from trainer.policy.round_trip import check_template
 from trainer.rl.evaluate import EvalReport, evaluate
+from trainer.rl.learner import build_learner, build_reference
 from trainer.rl.reference import Reference
-from trainer.rollouts.episode import EpisodeSettings, RolloutServices
+from trainer.rollouts.episode import RolloutServices
 from trainer.rollouts.group import GroupResult, run_group
-from trainer.stages.base import StageError
-from trainer.stages.learner import build_learner, build_reference
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import TrainGroup, Trajectory
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model
@@ -111,10 +113,10 @@ async def publish(run: SyncRun) -> None:
     await run.update_engine(run.version)
 
 
-async def collect(run: SyncRun, play: Play) -> list[TrainGroup]:
-    """Collect one on-policy batch: P groups of G episodes, all concurrent. A lost group's prompt is replaced by the
-    next."""
-    groups: list[TrainGroup] = []
+async def collect(run: SyncRun, play: Play) -> list[GroupResult]:
+    """Collect one on-policy batch: P groups of G graded rollouts, all concurrent. A lost group's prompt is replaced by
+    the next."""
+    groups: list[GroupResult] = []
     while len(groups) < run.config.groups_per_step:
         missing = run.config.groups_per_step - len(groups)
         if len(run.lost) > 10 * run.config.groups_per_step * run.config.group_size:
@@ -123,7 +125,7 @@ async def collect(run: SyncRun, play: Play) -> list[TrainGroup]:
         run.next_prompt += missing
         results = await asyncio.gather(*(play(prompt) for prompt in prompts))
         run.lost += [cause for result in results for cause in result.infra_errors]
-        groups += [result.train_group for result in results if result.train_group is not None]
+        groups += [result for result in results if result.train_group is not None]
     return groups
 
 
@@ -150,26 +152,42 @@ def in_sandboxes(run: SyncRun, tasks: Callable[[int], TaskSpec]) -> Play:
     return play
 
 
+def with_advantages(rollouts: Sequence[Trajectory], group: TrainGroup, config: RLConfig) -> TrainGroup:
+    """The group as the learner reads it: per-token streams, with each rollout's advantage on all of its policy tokens."""
+    rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
+    advantages = advantages_of(rewards, config.objective)  # R - mean(R), unless another algorithm is configured
+    samples = advantage_streams(advantages, [rollout.segments for rollout in rollouts], config)
+    return group.model_copy(update={"rewards": rewards, "samples": samples})
+
+
 async def one_step(run: SyncRun, play: Play) -> SyncStep:
-    """Sample, learn and publish once."""
+    """Sample, compare, learn and publish once."""
     began = time.perf_counter()
-    groups = await collect(run, play)
-    sampled = time.perf_counter()
+    results = await collect(run, play)
+    groups = [
+        with_advantages(result.scored, result.train_group, run.config) for result in results if result.train_group
+    ]
+    return await learn(run, groups, waited=time.perf_counter() - began)
+
+
+async def learn(run: SyncRun, groups: Sequence[TrainGroup], *, waited: float = 0.0) -> SyncStep:
+    """Take one optimiser step over the groups, and publish the new version. `waited`: seconds spent on sampling."""
+    began = time.perf_counter()
     if run.reference is not None:
         run.reference.follow(run.version)
     values = batch_metrics(groups, trained_version=run.version)
     values |= learn_from_hints(run.learner.model, groups, run.config)
-    values |= run.learner.train(groups, step=run.version + 1)
+    values |= run.learner.train(groups, step=run.version + 1)  # loss, gradients, update
     trained = time.perf_counter()
     run.version += 1
     await publish(run)
     ended = time.perf_counter()
     values |= {
-        "time/wait_for_batch": sampled - began,
-        "time/train": trained - sampled,
+        "time/wait_for_batch": waited,
+        "time/train": trained - began,
         "time/publish": ended - trained,
-        "time/step": ended - began,
-        "idle/trainer": (sampled - began) / (ended - began),
+        "time/step": waited + ended - began,
+        "idle/trainer": waited / (waited + ended - began),
     }
     return SyncStep(run.version, tuple(groups), values)
 

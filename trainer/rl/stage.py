@@ -15,29 +15,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-from trainer import policy as policies
-from trainer.checkpoint.resume import resumable, unfit
-from trainer.checkpoint.store import Checkpoint, CheckpointState, CheckpointStore
+from trainer.checkpoint.store import CheckpointState, CheckpointStore
 from trainer.config import RLConfig
-from trainer.inference.mtp.distil import Here, Teacher
-from trainer.learning.distillation import learn_from_hints
+from trainer.errors import BatchTimeout, StageError
 from trainer.learning.metrics import batch_metrics
 from trainer.learning.step import NonFiniteGradients
 from trainer.learning.token_export import TrainedGroup
 from trainer.policy.round_trip import TemplateNotExact, check_template
-from trainer.stages.base import BatchTimeout, GroupSource, StageError, StageResult, StageSink
+from trainer.rl.backend import STAGE, RLBackend, SingleProcess
+from trainer.stages.base import GroupSource, StageResult, StageSink
 from trainer.stages.draft_heads import check_heads, of_rollouts, with_head
-from trainer.stages.learner import build_learner, build_reference
 from trainer.types import TrainGroup
 from trainer.weights import Manifest, WeightStore
-from trainer.weights.async_publish import Background
-from trainer.weights.probe import Probe, measure_model
-from trainer.weights.tensors import Frozen
-
-STAGE = "rl"
 
 ON_POLICY_MISMATCH = 0.05
 """k3 of on-policy tokens beyond any difference of number formats (bfloat16 against float32 stays near 1e-3)."""
@@ -61,42 +52,26 @@ class VersionsImpossible(StageError):
 class RLStage:
     """State of an RL run between steps. `step` is the last finished step and the current policy version."""
 
-    def __init__(
-        self, *, policy_dir: Path, config: RLConfig, seed: int, store: WeightStore, checkpoints: CheckpointStore
-    ) -> None:
-        """Start from `policy_dir`, or from the newest checkpoint if any. Raises CheckpointError, PolicyUnreadable."""
+    def __init__(self, backend: RLBackend, config: RLConfig, *, seed: int) -> None:
+        """Go on where the backend's checkpoint ends. Raises StageError."""
+        self.backend = backend
         self.config = config
         self.seed = seed
-        self.store = store
-        self.checkpoints = checkpoints
-        found = resumable(checkpoints, stage=STAGE, policy_dir=policy_dir, seed=seed)
-        # Adapters start from the same base again: a checkpoint's policy has them merged.
-        from_checkpoint = found is not None and not config.lora.rank
-        self.policy = policies.load(found.policy_dir if found and from_checkpoint else policy_dir)
-        self.reference = build_reference(config, policy_dir, store)
-        self.learner = build_learner(self.policy, config, seed=seed, reference=self.reference)
+        self.policy = backend.policy
+        self.reference = backend.reference
+        self.learner = backend.learner
         check_heads(self.policy.model, config.mtp)
-        self._resume(found)
-        if found:
-            try:
-                self.learner.load_state_tensors(found.optimizer)
-            except ValueError as error:
-                raise unfit(found.path, error) from error
-
-    def _resume(self, found: Checkpoint | None) -> None:
-        """Restore all state but tensors from a checkpoint, or initialise it."""
         self.step = 0
         self.consumed: list[int] = []
         self.skipped: list[int] = []
         self.checkpoint: Path | None = None
-        self.publishing = Background("publishing")
         self.told: set[str] = set()
         """Faults that have been reported; they recur at every step, so one event each suffices."""
-        if found:
-            self.step = found.state.step
-            self.consumed = list(found.state.consumed_prompts)
-            self.skipped = list(found.state.skipped_steps)
-            self.checkpoint = found.path
+        if backend.found:
+            self.step = backend.found.state.step
+            self.consumed = list(backend.found.state.consumed_prompts)
+            self.skipped = list(backend.found.state.skipped_steps)
+            self.checkpoint = backend.found.path
         self.began = self.step
 
     def train(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
@@ -115,10 +90,10 @@ class RLStage:
                 )
         if self.reference is not None:
             if self.reference.wanted(self.step) != self.reference.version:
-                self.publishing.wait()  # it may become the version that is being written; what it leaves may be collected
+                self.backend.wait()  # it may become the version that is being written; what it leaves may be collected
             self.reference.follow(self.step)
         values = batch_metrics(groups, trained_version=self.step)
-        values |= self.learn_from_hints(groups)
+        values |= self.backend.learn_from_hints(groups)
         try:
             values |= self.learner.train(groups, step=self.step + 1) | {"optim/skipped": 0.0}
         except NonFiniteGradients:
@@ -131,10 +106,6 @@ class RLStage:
         self.consumed += prompts
         return values
 
-    def learn_from_hints(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
-        """Accumulate textual-feedback gradients for the next optimiser step; return metrics."""
-        return learn_from_hints(self.learner.model, groups, self.config)
-
     def _skipped_in_a_row(self) -> int:
         """Number of consecutive skipped steps before the next one."""
         last = self.step
@@ -143,45 +114,28 @@ class RLStage:
         return self.step - last
 
     def publish(self, sink: StageSink) -> None:
-        """Copy the current version and start its publication (a no-op in the store when a replay gives the same bytes).
+        """Publish the current version, perhaps beside the next step.
 
         Waits for the previous publication and raises its error: WeightError, or what the sink raises.
         """
-        probe = measure_model(self.learner.model)
-        self.publishing.wait()  # before the copy: there are never three
-        frozen = self.store.freeze(self.learner.weights())
-        self.publishing.begin(partial(self._publish, sink, self.step, frozen, probe))
 
-    def _publish(self, sink: StageSink, version: int, frozen: Frozen, probe: Probe) -> None:
-        """Runs in a thread beside training, which changes weights and `step` meanwhile."""
-        began = time.perf_counter()
-        anchor = version % self.config.checkpoint.anchor_every == 0
-        manifest = self.store.write(version, frozen, anchor=anchor, probe=probe)
-        values = self._figures(manifest)
-        if values:
-            values["time/publish_background"] = time.perf_counter() - began
-        sink.version_published(version, manifest.digest, values)
-        self.store.collect(keep=self.config.checkpoint.keep_versions)
+        def published(manifest: Manifest, seconds: float | None) -> None:
+            values: dict[str, float] = {}
+            if manifest.version != self.began:  # no step of this process made the version that it started with
+                values = {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
+                values |= {} if seconds is None else {"time/publish_background": seconds}
+            sink.version_published(manifest.version, manifest.digest, values)
 
-    def _figures(self, manifest: Manifest) -> dict[str, float]:
-        """Metrics of the step that made this version; none for the version that this process started with."""
-        if manifest.version == self.began:
-            return {}
-        return {"weights/bytes": float(manifest.payload_bytes), "weights/changed": manifest.density}
+        self.backend.publish(self.step, sink, published)
 
     def teach_heads(self, source: GroupSource) -> dict[str, float]:
         """Train a draft head on the last rollouts, for the next checkpoint. Raises StageError."""
         rollouts = of_rollouts(source, self.step, timeout=self.config.batch_deadline)
-        self.policy, found = with_head(self.policy, self._teacher(), rollouts, self.config.mtp, seed=self.seed)
+        self.policy, found = with_head(self.policy, self.backend.teacher(), rollouts, self.config.mtp, seed=self.seed)
         return found
 
-    def _teacher(self) -> Teacher:
-        return Here(self.learner.model, half=self.config.parallel.precision == "bfloat16")
-
     def save(self, sink: StageSink, *, final: bool = False) -> Path:
-        """Checkpoint the current step once its version is in the store. Raises CheckpointError and the errors of
-        `publish`."""
-        self.publishing.wait()
+        """Checkpoint the current step. Raises CheckpointError and the errors of `publish`."""
         state = CheckpointState(
             stage=STAGE,
             step=self.step,
@@ -190,12 +144,7 @@ class RLStage:
             consumed_prompts=self.consumed,
             skipped_steps=self.skipped,
         )
-        self.checkpoint = self.checkpoints.save(
-            self.policy, self.learner.state_tensors(), state, weights=self.learner.weights()
-        )
-        if self.reference is not None:
-            self.reference.saved()
-        sink.checkpoint_saved(self.step, self.checkpoint, final=final)
+        self.checkpoint = self.backend.save(self.policy, state, sink, final=final)
         return self.checkpoint
 
 
@@ -209,15 +158,15 @@ def run_rl(
     store: WeightStore,
     checkpoints: CheckpointStore,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
-    stage_of: Callable[..., RLStage] = RLStage,
+    backend_of: Callable[..., RLBackend] = SingleProcess,
 ) -> StageResult:
     """Run the stage to its end, or until `sink.should_stop()`. Raises StageError, NonFiniteGradients.
 
-    `keep_streams` receives each step's per-token streams. `stage_of` constructs the stage; distributed training passes
-    its own
-    (`trainer/distributed/rl.py`).
+    `keep_streams` receives each step's per-token streams. `backend_of` constructs the backend; distributed training passes
+    its own (`trainer/distributed/rl.py`).
     """
-    stage = stage_of(policy_dir=policy_dir, config=config, seed=seed, store=store, checkpoints=checkpoints)
+    backend = backend_of(policy_dir=policy_dir, config=config, seed=seed, store=store, checkpoints=checkpoints)
+    stage = RLStage(backend, config, seed=seed)
     try:
         check_template(stage.policy.renderer)
     except TemplateNotExact as error:
@@ -227,7 +176,7 @@ def run_rl(
     try:
         # Version 0, or the checkpoint's version again: the store then has the base of the next delta.
         stage.publish(sink)
-        stage.publishing.wait()  # no batch comes before it
+        stage.backend.wait()  # no batch comes before it
         sink.progress(stage.step, config.steps)
         while stage.step < config.steps:
             if sink.should_stop():
@@ -235,7 +184,7 @@ def run_rl(
             _one_step(stage, source, sink, keep_streams)
             sink.progress(stage.step, config.steps)
     except BaseException:
-        stage.publishing.end()  # what it ended in came first, and is raised instead
+        stage.backend.end()  # what it ended in came first, and is raised instead
         raise
     return StageResult("completed", stage.step, stage.checkpoint)
 
@@ -250,7 +199,7 @@ def _one_step(
     clock = _Clock()
     groups = _next_batch(stage, source, sink)
     clock.lap("time/wait_for_batch")
-    stage.publishing.check()
+    stage.backend.check()
     try:
         values = stage.train(groups)
     except NonFiniteGradients as error:
@@ -268,7 +217,7 @@ def _one_step(
         clock.lap("time/heads")
     due = final or stage.step % config.checkpoint.every_steps == 0
     if due or config.max_off_policy_steps == 0:  # without lag, the next batch is made by this version
-        stage.publishing.wait()
+        stage.backend.wait()
         clock.lap("time/publish")
     # Before the checkpoint: a trainer that resumes from it does not repeat this step, so its metrics must be kept by then.
     sink.metrics(stage.step, {**values, **clock.metrics(), **source.flow()})

@@ -4,7 +4,7 @@ A quarantined rollout leaves its group. Advantages use the remaining rewards, A_
 neither its
 reward nor its tokens move the policy. It is not scored 0 instead: a rule can be wrong, and a wrong 0 would teach the
 policy to
-avoid honest work. At least LEAST_REMAINING rollouts must remain. The auditor quarantines only rollouts that passed. A
+avoid honest work. At least MIN_REMAINING rollouts must remain. The auditor quarantines only rollouts that passed. A
 failed
 rollout keeps its reward whatever was found in it: otherwise a policy could avoid the cost of a failure by cheating
 visibly.
@@ -22,8 +22,8 @@ from sandbox.grading.audit.group import Member, compare
 from sandbox.grading.audit.run import worst_first
 from sandbox.grading.report import Verdict
 from sandbox.tasks.spec import TaskSpec
+from trainer.attempt import attempt_of
 from trainer.config import MonitorsConfig, RLConfig
-from trainer.rollouts.attempt import attempt_of
 from trainer.rollouts.group import build_train_group
 from trainer.types import TrainGroup, Trajectory
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 AUDIT_FAILED = "audit-failed"
 """Rule of the finding on a rollout that the rules cannot process."""
-LEAST_REMAINING = 2
+MIN_REMAINING = 2
 """Minimum rollouts in a group. A group of one has no baseline; with fewer left the group is dropped."""
 
 
@@ -125,7 +125,7 @@ def without(
     does not hide what the policy does.
     """
     rest = [trajectory for index, trajectory in enumerate(trajectories) if index not in out]
-    if len(rest) < LEAST_REMAINING:
+    if len(rest) < MIN_REMAINING:
         return None
     made = build_train_group(
         rest,

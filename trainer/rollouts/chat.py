@@ -19,12 +19,13 @@ from sandbox.harness.session import Session
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
+from trainer.config import SamplingConfig
 from trainer.inference.chat import ChatClient, ChatReply, Counted, TranscriptTooLong
-from trainer.inference.contract import InferenceError
 from trainer.rollouts.ending import Store, graded
-from trainer.rollouts.episode import EpisodeSettings, agent_limits, refuse_infrastructure, run_tools
-from trainer.rollouts.limits import EpisodeLimits, TimeSpent
+from trainer.rollouts.episode import agent_limits
+from trainer.rollouts.limits import EpisodeLimits
 from trainer.rollouts.record import Record
+from trainer.rollouts.turns import EpisodeSettings, Reply, play_turns
 from trainer.types import Trajectory, Turn, Usage
 
 
@@ -57,12 +58,8 @@ async def run_chat_episode(
             session = Session(sandbox, profile)
             record.schema_hash = session.schema_hash
             record.spend("start", time.monotonic() - started)
-            try:
-                stop = await _turns(record, limits, session, settings, services.client)
-            except (TimeSpent, InferenceError):
-                if not limits.written_away:
-                    raise
-                stop = StopReason.TIME_LIMIT
+            player = ChatPlayer(record, limits, session, settings.sampling, services.client)
+            stop = await play_turns(player, record, limits, session, settings)
             record.patch = await sandbox.diff()
         return stop
 
@@ -80,64 +77,61 @@ async def run_chat_episode(
     )
 
 
-async def _turns(
-    record: Record, limits: EpisodeLimits, session: Session, settings: EpisodeSettings, client: ChatClient
-) -> StopReason:
-    messages: list[dict[str, Any]] = list(record.messages)
-    while (reached := limits.reached()) is None:
-        began, before = time.monotonic(), limits.machine.used
+class ChatPlayer:
+    """A policy behind an endpoint (`turns.Player`); its transcript is the list of messages."""
+
+    def __init__(
+        self, record: Record, limits: EpisodeLimits, session: Session, sampling: SamplingConfig, client: ChatClient
+    ) -> None:
+        self.record, self.limits, self.session, self.sampling, self.client = record, limits, session, sampling, client
+        self.messages: list[dict[str, Any]] = list(record.messages)
+        self._said: dict[str, Any] = {}
+
+    async def begin(self) -> None:
+        """Nothing: the list of messages is complete."""
+
+    async def ask(self) -> Reply | None:
+        began, before = time.monotonic(), self.limits.machine.used
         try:
-            async with limits.machine.spending():
-                reply = await client.ask(
-                    messages,
-                    session.schemas(),
-                    max_tokens=limits.tokens.room(),
-                    temperature=settings.sampling.temperature,
-                    seconds=max(1.0, limits.machine.left()),
+            async with self.limits.machine.spending():
+                reply = await self.client.ask(
+                    self.messages,
+                    self.session.schemas(),
+                    max_tokens=self.limits.tokens.room(),
+                    temperature=self.sampling.temperature,
+                    seconds=max(1.0, self.limits.machine.left()),
                 )
         except TranscriptTooLong:
-            return StopReason.TOKEN_LIMIT
-        generate_seconds = time.monotonic() - began
-        record.spend("generate", generate_seconds)
-        limits.answered += limits.machine.used - before if reply.counted.written else 0.0
-        record.usage = _added(record.usage, reply.counted)
-        limits.tokens.used = record.usage.window
-        limits.turns.used += 1
+            return None
+        seconds = time.monotonic() - began
+        self.record.spend("generate", seconds)
+        self.limits.answered += self.limits.machine.used - before if reply.counted.written else 0.0
+        self.record.usage = _added(self.record.usage, reply.counted)
+        self.limits.tokens.used = self.record.usage.window
+        self._said = reply.message
         cut = reply.finish == "length"
-        results, tool_seconds, late = await run_tools(session, () if cut else reply.calls, limits)
-        record.spend("tools", tool_seconds)
-        if reply.error and not cut:
-            results = _malformed(reply)
-        asked = settings.asked(len(record.turns) + 1) if results and not session.finished else ""
-        record.turns.append(
-            Turn(
-                index=len(record.turns),
-                text=reply.text,
-                token_start=0,
-                token_end=0,
-                thinking_tokens=reply.counted.thinking,
-                asked=asked,
-                calls=() if cut else reply.calls,
-                results=results,
-                generate_seconds=generate_seconds,
-                tool_seconds=tool_seconds,
-            )
+        return Reply(
+            text=reply.text,
+            calls=() if cut else reply.calls,
+            seconds=seconds,
+            cut=cut,
+            error=reply.error,
+            refusals=_malformed(reply) if reply.error else (),
+            thinking_tokens=reply.counted.thinking,
         )
-        refuse_infrastructure(results)
-        if cut:
-            return StopReason.TOKEN_LIMIT
-        if late:
-            return StopReason.TIME_LIMIT
-        if reply.error and settings.harness.end_on_malformed_call:
-            return StopReason.MALFORMED_CALL
-        if not results:
-            return StopReason.NO_TOOL_CALL
-        if session.finished:
-            return StopReason.FINISHED
-        messages += [reply.message, *_answers(results)]
-        if asked:
-            messages.append({"role": "user", "content": asked})
-    return reached
+
+    async def snapshot(self, *, over: bool) -> str:
+        """Such episodes are not resumed."""
+        return ""
+
+    async def recorded(self) -> None:
+        """Nobody watches such episodes."""
+
+    async def go_on(self, reply: Reply, turn: Turn) -> StopReason | None:
+        self.messages += [self._said, *_answers(turn.results)]
+        if turn.asked:
+            self.messages.append({"role": "user", "content": turn.asked})
+        return None
 
 
 def _malformed(reply: ChatReply) -> tuple[ToolResult, ...]:

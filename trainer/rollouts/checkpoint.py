@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Partial(Frozen):
+class RolloutCheckpoint(Frozen):
     """State from which an attempt resumes after its last saved turn."""
 
     task_id: str
@@ -44,26 +44,26 @@ class Partial(Frozen):
     """Seconds spent so far, by phase."""
 
 
-class Partials(Protocol):
+class RolloutCheckpoints(Protocol):
     """Storage of one group's attempts. Saving replaces the previous state."""
 
-    async def save(self, partial: Partial) -> None: ...
+    async def save(self, checkpoint: RolloutCheckpoint) -> None: ...
 
-    async def load(self, sample: int) -> Partial | None: ...
+    async def load(self, sample: int) -> RolloutCheckpoint | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
     """Saves one attempt, when storage is available."""
 
-    partials: Partials | None
+    checkpoints: RolloutCheckpoints | None
     task: TaskSpec
     sample: int
     seed: int
 
     async def keep(self, record: Record, snapshot: str) -> None:
         """Save the attempt as it is now, before its next turn."""
-        if self.partials is None:
+        if self.checkpoints is None:
             return
         window = Segment(
             tokens=list(record.tokens),
@@ -73,8 +73,8 @@ class Keeper:
             experts=record.choices.routed(),
             support=record.choices.support(),
         )
-        await self.partials.save(
-            Partial(
+        await self.checkpoints.save(
+            RolloutCheckpoint(
                 task_id=self.task.id,
                 bundle_hash=self.task.bundle_hash,
                 sample=self.sample,
@@ -87,37 +87,37 @@ class Keeper:
             )
         )
 
-    async def usable(self, store: SnapshotStore | None, min_version: int = 0) -> tuple[Partial, Lease] | None:
+    async def usable(self, store: SnapshotStore | None, min_version: int = 0) -> tuple[RolloutCheckpoint, Lease] | None:
         """The saved attempt with its snapshot. None when there is none, it belongs to another task or seed, it is
         damaged, or it
         holds tokens of a version before `min_version` (too stale to train on).
         """
-        if self.partials is None or store is None:
+        if self.checkpoints is None or store is None:
             return None
-        partial = await self.partials.load(self.sample)
-        if partial is None or (partial.bundle_hash, partial.seed) != (self.task.bundle_hash, self.seed):
+        checkpoint = await self.checkpoints.load(self.sample)
+        if checkpoint is None or (checkpoint.bundle_hash, checkpoint.seed) != (self.task.bundle_hash, self.seed):
             return None
-        if any(0 <= version < min_version for segment in partial.segments for version in segment.versions):
+        if any(0 <= version < min_version for segment in checkpoint.segments for version in segment.versions):
             log.info("%s, attempt %d begins again: its tokens are too old", self.task.id, self.sample)
             return None
         try:
-            return partial, await store.use(partial.snapshot)
+            return checkpoint, await store.use(checkpoint.snapshot)
         except SnapshotError as error:
             log.info("%s, attempt %d begins again: %s", self.task.id, self.sample, error)
             return None
 
 
-def restore(partial: Partial) -> Record:
+def restore(checkpoint: RolloutCheckpoint) -> Record:
     """Restore the record. Its tokens are the policy's own, with their log-probabilities and versions."""
-    *left, window = partial.segments
+    *left, window = checkpoint.segments
     return Record(
-        messages=partial.messages,
+        messages=checkpoint.messages,
         tokens=list(window.tokens),
         logprobs=list(window.logprobs),
         loss_mask=list(window.loss_mask),
         versions=list(window.versions),
         choices=Choices.of(window),
         segments=list(left),
-        turns=list(partial.turns),
-        seconds=dict(partial.seconds),
+        turns=list(checkpoint.turns),
+        seconds=dict(checkpoint.seconds),
     )

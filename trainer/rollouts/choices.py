@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trainer.inference.contract import GenerateResponse, InferenceError
-from trainer.router_replay.payload import ReplayRefused, RoutedExperts, SamplingSupport, merge
+from trainer.routed_experts import ReplayRefused, RoutedExperts, SamplingMasks, merge
 from trainer.types import Segment
 
 
@@ -57,5 +57,5 @@ class Choices:
     def routed(self) -> RoutedExperts | None:
         return merge(self.experts, len(self.open_ids))
 
-    def support(self) -> SamplingSupport | None:
-        return SamplingSupport.pack(self.open_ids) if any(self.open_ids) else None
+    def support(self) -> SamplingMasks | None:
+        return SamplingMasks.pack(self.open_ids) if any(self.open_ids) else None

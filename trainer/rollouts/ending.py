@@ -72,7 +72,7 @@ async def graded(
             )
         except TimeSpent:
             cause = (
-                f"waiting for the engine and for a sandbox used up {limits.machine.most:g} s (sampling.engine_seconds)"
+                f"waiting for the engine and for a sandbox used up {limits.machine.limit:g} s (sampling.engine_seconds)"
             )
             stop, report = StopReason.INFRA_ERROR, _lost(task, Cause.EPISODE_STUCK, cause)
         except (SandboxError, HarnessFailure, InferenceError, TaskError, OSError, EpisodeLost) as error:
@@ -118,7 +118,7 @@ async def _within(limits: EpisodeLimits, act: Callable[[], Awaitable[StopReason]
             raise TimeSpent from error
         used = time.monotonic() - limits.started - limits.machine.used
         raise Overtime(
-            f"the policy's calls and its work used up {used:.0f} s of {limits.tools.most:g} s, and nothing was graded"
+            f"the policy's calls and its work used up {used:.0f} s of {limits.tools.limit:g} s, and nothing was graded"
         ) from error
 
 

@@ -33,12 +33,14 @@ from trainer.algorithms.textual_feedback import hints_of
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceClient
 from trainer.learning.metrics import OUTCOMES
-from trainer.rollouts.checkpoint import Partials
+from trainer.rollouts.checkpoint import RolloutCheckpoints
 from trainer.rollouts.ending import Store
-from trainer.rollouts.episode import EpisodeSettings, Renderer, RolloutServices, Watch, run_episode
+from trainer.rollouts.episode import Renderer, RolloutServices, Watch, run_episode
 from trainer.rollouts.interruption import Interruption
+from trainer.rollouts.retries import with_retries
 from trainer.rollouts.snapshots import Origin
 from trainer.rollouts.stragglers import cut_short, cut_stragglers, lost_to
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import TrainGroup, Trajectory
 
 log = logging.getLogger(__name__)
@@ -59,6 +61,11 @@ class GroupResult:
     """None when a sample has no verdict after its retries, or fewer than two have a reward."""
     infra_errors: tuple[Loss, ...]
     """Every lost attempt, including retried ones."""
+
+    @property
+    def scored(self) -> tuple[Trajectory, ...]:
+        """The rollouts that have a reward."""
+        return tuple(trajectory for trajectory in self.trajectories if trajectory.reward is not None)
 
     @property
     def loss(self) -> Loss:
@@ -87,7 +94,7 @@ async def run_group(
     snapshots: SnapshotStore | None = None,
     origin: Origin | None = None,
     interruption: Interruption | None = None,
-    partials: Partials | None = None,
+    checkpoints: RolloutCheckpoints | None = None,
     watch: Watch | None = None,
     store: Store | None = None,
     min_version: int = 0,
@@ -100,7 +107,7 @@ async def run_group(
     version at
     admission; it defaults to the oldest version that generated. `snapshots` keeps what `config.harness.snapshot_every`
     requests.
-    With an `origin` every attempt continues from there (`fork.py`). With `partials` an attempt lost with its worker
+    With an `origin` every attempt continues from there (`fork.py`). With `checkpoints` an attempt lost with its worker
     resumes from its
     last snapshot (`checkpoint.py`). `watch` is called after each turn. `store` stores each trajectory as it ends; a
     failure costs
@@ -114,7 +121,7 @@ async def run_group(
         deployment=deployment,
         slots=slots or asyncio.Semaphore(sandboxes_at_once()),
         snapshots=snapshots,
-        partials=partials if config.orchestrator.resume_rollouts else None,
+        checkpoints=checkpoints if config.orchestrator.resume_rollouts else None,
         watch=watch,
         store=store,
         min_version=min_version,
@@ -168,8 +175,7 @@ def _with_hints(result: GroupResult, config: RLConfig, renderer: Renderer, seed:
     """Add the hinted turns of textual feedback; a rule may wait for a language model."""
     if result.train_group is None:
         return result
-    scored = [trajectory for trajectory in result.trajectories if trajectory.reward is not None]
-    hints = hints_of(scored, config, renderer, seed=seed)
+    hints = hints_of(result.scored, config, renderer, seed=seed)
     return replace(result, train_group=result.train_group.model_copy(update={"hints": hints}))
 
 
@@ -199,18 +205,16 @@ async def run_attempts(
             causes.append(Loss(Cause.INTERNAL_ERROR, f"{type(error).__name__}: {error}"))
             return None
 
+    def lost_once(trajectory: Trajectory) -> None:
+        causes.append(Loss(trajectory.report.outcome or Cause.INTERNAL_ERROR, trajectory.report.cause))
+
     async def retried(sample: int) -> Trajectory:
-        for attempt_index in range(config.infra_retries + 1):
-            session = f"{group_id}-{sample}-{attempt_index}"
-            trajectory = await episode(sample, session, episode_seed(seed, prompt_index, sample))
-            if on_trajectory is not None:
-                await on_trajectory(trajectory)
-            if trajectory.verdict is not Verdict.INFRA_ERROR:
-                return trajectory
-            causes.append(Loss(trajectory.report.outcome or Cause.INTERNAL_ERROR, trajectory.report.cause))
-            if not trajectory.report.retry:
-                break
-        return trajectory
+        return await with_retries(
+            lambda index: episode(sample, f"{group_id}-{sample}-{index}", episode_seed(seed, prompt_index, sample)),
+            retries=config.infra_retries,
+            on_trajectory=on_trajectory,
+            on_loss=lost_once,
+        )
 
     async with asyncio.TaskGroup() as running:
         tasks = [running.create_task(attempt(sample)) for sample in range(config.group_size)]

@@ -17,24 +17,24 @@ ANSWER_SECONDS = 2.0
 
 @dataclass(slots=True)
 class TurnLimit:
-    most: int
+    limit: int
     used: int = 0
 
     def reached(self) -> bool:
-        return self.used >= self.most
+        return self.used >= self.limit
 
 
 @dataclass(slots=True)
 class TokenLimit:
     """Tokens of the current context window, policy and observations together."""
 
-    most: int
-    turn_most: int
+    limit: int
+    turn_limit: int
     used: int = 0
 
     def room(self) -> int:
         """Maximum tokens of the next turn; 0 when the window is full."""
-        return max(0, min(self.turn_most, self.most - self.used))
+        return max(0, min(self.turn_limit, self.limit - self.used))
 
     def reached(self) -> bool:
         return self.room() == 0
@@ -48,14 +48,14 @@ class TimeSpent(Exception):
 class TimeLimit:
     """Wall seconds for one side of an episode."""
 
-    most: float
+    limit: float
     used: float = 0.0
 
     def reached(self) -> bool:
-        return self.used >= self.most
+        return self.used >= self.limit
 
     def left(self) -> float:
-        return max(0.0, self.most - self.used)
+        return max(0.0, self.limit - self.used)
 
     @asynccontextmanager
     async def spending(self) -> AsyncIterator[None]:
@@ -66,7 +66,7 @@ class TimeLimit:
                 yield
         except TimeoutError as error:
             if net.expired():
-                raise TimeSpent(f"{self.most:g} s are used up") from error
+                raise TimeSpent(f"{self.limit:g} s are used up") from error
             raise
         finally:
             self.used += time.monotonic() - began
@@ -101,13 +101,13 @@ class EpisodeLimits:
     @property
     def wall_seconds(self) -> float:
         """Sum of both sides: the limit on everything between the start and the patch."""
-        return self.tools.most + self.machine.most
+        return self.tools.limit + self.machine.limit
 
     @property
     def written_away(self) -> bool:
         """Whether the policy's own words used up the engine's time: it answered with tokens for most of it. An engine that
         gave none for so long is at fault itself."""
-        return self.machine.left() <= 2 * ANSWER_SECONDS and self.answered >= self.machine.most / 2
+        return self.machine.left() <= 2 * ANSWER_SECONDS and self.answered >= self.machine.limit / 2
 
     def reached(self) -> StopReason | None:
         """The first limit reached, if any."""
@@ -121,9 +121,9 @@ class EpisodeLimits:
 
     def describe(self) -> tuple[str, ...]:
         return (
-            f"turns<={self.turns.most}",
-            f"context_tokens<={self.tokens.most}",
-            f"turn_tokens<={self.tokens.turn_most}",
-            f"tool_seconds<={self.tools.most:g}",
-            f"engine_seconds<={self.machine.most:g}",
+            f"turns<={self.turns.limit}",
+            f"context_tokens<={self.tokens.limit}",
+            f"turn_tokens<={self.tokens.turn_limit}",
+            f"tool_seconds<={self.tools.limit:g}",
+            f"engine_seconds<={self.machine.limit:g}",
         )

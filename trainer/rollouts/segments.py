@@ -52,7 +52,7 @@ class Windows:
     """The windows of one episode. `made` counts the closed ones."""
 
     settings: SummaryConfig
-    most: int
+    max_tokens: int
     """Maximum tokens of a window (`max_context_tokens`)."""
     made: int = 0
 
@@ -73,7 +73,7 @@ class Windows:
         short = [result.model_copy(update={"output": LEFT_OUT}) for result in results]
         for shown in (results, short):
             tokens = renderer.observe(shown, ask=prompt("summarize"))
-            if used + len(tokens) + self.settings.max_tokens <= self.most:
+            if used + len(tokens) + self.settings.max_tokens <= self.max_tokens:
                 return tokens
         return None
 

@@ -1,6 +1,5 @@
 """Router replay (R3): the trainer replays the experts and sampling masks that the engine used.
 
-payload.py   the recorded experts as compact arrays; imports no torch, so rollouts and the inference contract carry them
 families.py  the routers of each supported mixture-of-experts class
 hooks.py     records a model's routing, or replaces it
 validate.py  which token and expert ids a policy can have

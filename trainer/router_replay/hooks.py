@@ -24,8 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trainer.routed_experts import Experts
 from trainer.router_replay.families import Router, routers
-from trainer.router_replay.payload import Experts
 from trainer.router_replay.validate import PolicyShape
 
 

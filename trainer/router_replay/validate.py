@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from trainer.routed_experts import UNKNOWN, Experts, ReplayRefused
 from trainer.router_replay import EXPERTS
-from trainer.router_replay.payload import UNKNOWN, Experts, ReplayRefused
 from trainer.stamps import CONFIG, Stamp, stamp
 
 Config = Mapping[str, Any]

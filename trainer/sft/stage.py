@@ -12,6 +12,7 @@ from pathlib import Path
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import SFTConfig
+from trainer.errors import StageError
 from trainer.learning.supervised import Example
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.midtrain.stage import corpus_rows
@@ -20,7 +21,7 @@ from trainer.policy.round_trip import TemplateNotExact
 from trainer.sft.conversations.store import conversations, provenance
 from trainer.sft.conversations.streams import Streams, endless, streams
 from trainer.sft.templates import check_all
-from trainer.stages.base import StageError, StageResult, StageSink
+from trainer.stages.base import StageResult, StageSink
 from trainer.stages.supervised_loop import (
     HELD_OUT_EXAMPLES,
     Alone,
@@ -115,7 +116,7 @@ def _of_dataset(policy: Policy, config: SFTConfig, seed: int, dataset: Path, sin
     Raises StageError, TemplateNotExact, SourceUnreadable.
     """
     made = provenance(dataset)
-    found = streams(policy, conversations(dataset), max_tokens=config.max_tokens, most_held_out=HELD_OUT_EXAMPLES)
+    found = streams(policy, conversations(dataset), max_tokens=config.max_tokens, max_held_out=HELD_OUT_EXAMPLES)
     _tell(sink, config, made.digest, found, facts=made.model_dump(mode="json"))
     if not found.train or not found.held_out:
         raise StageError(

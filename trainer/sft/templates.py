@@ -55,11 +55,11 @@ def whole_conversation(renderer: ChatRenderer, episode: ExpertEpisode) -> list[i
     return renderer.conversation(messages, schemas_of(get_profile(episode.profile)))
 
 
-def check_all(renderer: ChatRenderer, episodes: Sequence[ExpertEpisode], *, most: int = 16) -> None:
+def check_all(renderer: ChatRenderer, episodes: Sequence[ExpertEpisode], *, max_shapes: int = 16) -> None:
     """The check over a few episodes of each shape (its tools in their order). Raises TemplateNotExact."""
     shapes: set[str] = set()
     for episode in episodes:
         shape = json.dumps([[call.name for call in turn.calls] for turn in episode.turns])
-        if shape not in shapes and len(shapes) < most:
+        if shape not in shapes and len(shapes) < max_shapes:
             shapes.add(shape)
             check_round_trip(renderer, episode)

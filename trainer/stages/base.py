@@ -14,14 +14,6 @@ from typing import Any, Literal, Protocol
 from trainer.types import TrainGroup
 
 
-class StageError(Exception):
-    """A stage cannot go on. The message says what was found and what the operator can do."""
-
-
-class BatchTimeout(StageError):
-    """No full batch was accepted before the deadline (rollout workers or inference are down, or too slow)."""
-
-
 class GroupSource(Protocol):
     """Accepted groups, assigned to optimiser steps exactly once."""
 

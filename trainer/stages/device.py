@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from trainer.config import ParallelConfig
-from trainer.stages.base import StageError
+from trainer.errors import StageError
 
 
 def device_of(config: ParallelConfig, *, local: int = 0) -> torch.device:

@@ -1,4 +1,4 @@
-"""The head that guesses tokens ahead, as the last thing that a stage does."""
+"""Draft-head training, the last thing that a stage does."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import replace
 from transformers import PreTrainedModel
 
 from trainer.config import MTPConfig
+from trainer.errors import StageError
 from trainer.inference.embedded.factory import shape_of
 from trainer.inference.errors import UnsupportedModel
 from trainer.inference.mtp.distil import MEASURED, Distillation, Teacher, distil, measure, windows
 from trainer.policy import Policy
-from trainer.stages.base import GroupSource, StageError
+from trainer.stages.base import GroupSource
 
 
 def check_heads(model: PreTrainedModel, config: MTPConfig) -> None:
-    """Before anything is trained. Raises StageError for a policy that no engine guesses ahead for."""
+    """Before anything is trained. Raises StageError for a policy for which no engine drafts tokens."""
     if not config.num_speculative_tokens:
         return
     try:
@@ -24,7 +25,7 @@ def check_heads(model: PreTrainedModel, config: MTPConfig) -> None:
     except UnsupportedModel as error:
         raise StageError(
             f"mtp.num_speculative_tokens={config.num_speculative_tokens}: the embedded engine, which alone "
-            "guesses ahead, does not compute "
+            "drafts tokens, does not compute "
             f"{type(model).__name__}: {error}; set it to 0"
         ) from error
 
@@ -67,10 +68,10 @@ def of_rollouts(source: GroupSource, last: int, *, timeout: float) -> Iterator[l
             yield from (sample.tokens for sample in group.samples)
 
 
-def _first(texts: Iterable[Sequence[int]], most: int) -> Iterator[Sequence[int]]:
-    """As many as it takes to have `most` tokens, the last one cut."""
+def _first(texts: Iterable[Sequence[int]], max_tokens: int) -> Iterator[Sequence[int]]:
+    """As many as it takes to have `max_tokens` tokens, the last one cut."""
     for text in texts:
-        yield text[:most]
-        most -= len(text)
-        if most <= 0:
+        yield text[:max_tokens]
+        max_tokens -= len(text)
+        if max_tokens <= 0:
             return

@@ -19,11 +19,11 @@ from trainer.inference.mtp.distil import Here
 from trainer.learning.activation_checkpointing import apply_activation_checkpointing, compile_each
 from trainer.learning.step import NonFiniteGradients
 from trainer.learning.supervised import Example, SupervisedLearner, batches
-from trainer.midtrain.heldout import HeldOut
 from trainer.policy import Policy
 from trainer.stages.base import StageResult, StageSink
 from trainer.stages.device import device_of
 from trainer.stages.draft_heads import check_heads, with_head
+from trainer.stages.held_out import HeldOut
 
 HELD_OUT_EVERY = 10
 HELD_OUT_EXAMPLES = 24
@@ -52,7 +52,7 @@ class Trainee(Protocol):
         ...
 
     def teach_heads(self, texts: Iterable[Sequence[int]], *, seed: int) -> dict[str, float]:
-        """Train a head that guesses tokens ahead; the next checkpoint has it. Raises StageError."""
+        """Train a draft head; the next checkpoint has it. Raises StageError."""
         ...
 
     def save(self, state: CheckpointState) -> Path:

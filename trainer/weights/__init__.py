@@ -6,7 +6,7 @@ What handles tensors is imported on first use, because rollout workers ask for v
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trainer.weights.errors import (
+from trainer.errors import (
     CorruptManifest,
     CorruptPayload,
     ShardMissing,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer.weights.errors import WeightError
+from trainer.errors import WeightError
 from trainer.weights.versions import Versions
 
 

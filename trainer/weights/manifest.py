@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from trainer.errors import CorruptManifest
 from trainer.weights.codec import FORMATS
 from trainer.weights.digests import count, version_digest
-from trainer.weights.errors import CorruptManifest
 
 FILE_NAME = "manifest.json"
 _HEX = r"^[0-9a-f]{64}$"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from trainer.errors import WrongBase
 from trainer.weights.blocks import in_threads
-from trainer.weights.errors import WrongBase
 from trainer.weights.subscriber import Mirror
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

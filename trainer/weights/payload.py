@@ -16,11 +16,11 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
+from trainer.errors import CorruptPayload, WrongBase
 from trainer.weights import codec
 from trainer.weights.blocks import gather, in_threads, layout, scatter
 from trainer.weights.codec import FORMATS, Bytes, Mode
 from trainer.weights.digests import count, piece_digest
-from trainer.weights.errors import CorruptPayload, WrongBase
 from trainer.weights.manifest import Entry, Manifest, Piece, Shard, shard_name
 from trainer.weights.shard_manifest import Part, PartTensor
 from trainer.weights.tensors import NAMES, RawState, RawTensor

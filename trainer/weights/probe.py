@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trainer.weights.errors import BlobMissing
+from trainer.errors import BlobMissing
 from trainer.weights.versions import Versions
 
 FILE_NAME = "probe.json"

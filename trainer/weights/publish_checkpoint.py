@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trainer.errors import WeightError
 from trainer.policy import load_model
 from trainer.policy.names import checkpoint_state
-from trainer.weights.errors import WeightError
 from trainer.weights.manifest import Manifest
 from trainer.weights.probe import measure_model
 from trainer.weights.store import WeightStore

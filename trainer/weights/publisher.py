@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 import torch
 
+from trainer.errors import VersionMissing, WeightRefused
 from trainer.weights import payload
 from trainer.weights.blocks import in_threads
 from trainer.weights.codec import FORMATS, Mode, prepare
 from trainer.weights.digests import version_digest
-from trainer.weights.errors import VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest
 from trainer.weights.probe import FILE_NAME, Probe
 from trainer.weights.shard_manifest import compose

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from trainer.errors import WeightRefused, WrongBase
 from trainer.weights import payload
-from trainer.weights.errors import WeightRefused, WrongBase
 from trainer.weights.manifest import Manifest
 from trainer.weights.tensors import DTYPES, RawState
 from trainer.weights.versions import Versions

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
+from trainer.errors import WeightError
 from trainer.weights.digests import version_digest
-from trainer.weights.errors import WeightError
 from trainer.weights.manifest import Entry, Manifest, Model, Piece, Shard
 
 

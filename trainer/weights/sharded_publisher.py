@@ -16,10 +16,10 @@ from typing import TypeVar
 import torch
 from pydantic import Field, ValidationError
 
+from trainer.errors import BlobMissing, ShardMissing, VersionMissing, WeightRefused
 from trainer.weights import payload
 from trainer.weights.blocks import in_threads
 from trainer.weights.codec import FORMATS, Mode, prepare
-from trainer.weights.errors import BlobMissing, ShardMissing, VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest, Model, Shard
 from trainer.weights.probe import FILE_NAME as PROBE
 from trainer.weights.probe import Probe

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from trainer.errors import VersionMissing, WeightRefused
 from trainer.weights import payload
 from trainer.weights.codec import prepare
-from trainer.weights.errors import VersionMissing, WeightRefused
 from trainer.weights.manifest import Manifest
 from trainer.weights.tensors import RawState, thaw
 from trainer.weights.versions import Versions

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from trainer.weights.base import Blobs
+from trainer.errors import BlobMissing, StoreBusy, StoreUnavailable, VersionMissing
 from trainer.weights.blocks import in_threads
-from trainer.weights.bucket import BucketBlobs
-from trainer.weights.errors import BlobMissing, StoreBusy, StoreUnavailable, VersionMissing
-from trainer.weights.folder import FolderBlobs
-from trainer.weights.lease import LEASE_SECONDS
 from trainer.weights.manifest import FILE_NAME, Manifest, Shard, folder_name, folder_version, parse
+from trainer.weights.storage.base import Blobs
+from trainer.weights.storage.bucket import BucketBlobs
+from trainer.weights.storage.folder import FolderBlobs
+from trainer.weights.storage.lease import LEASE_SECONDS
 
 WAIT_SECONDS = 2 * LEASE_SECONDS
 """Longer than a killed publisher has the right to write, so that its successor goes on by itself."""

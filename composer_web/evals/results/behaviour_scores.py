@@ -27,8 +27,8 @@ from composer_web.rollouts.worker.llm_judge import ArtifactCache
 from sandbox.grading.audit.attempt.paths import is_test
 from sandbox.grading.audit.judge import Endpoint, JudgeError
 from sandbox.tasks.spec import TaskSpec
+from trainer.attempt import attempt_of
 from trainer.rl.evaluate import mean_interval
-from trainer.rollouts.attempt import attempt_of
 from trainer.rollouts.interruption import obeyed
 from trainer.types import Trajectory
 

@@ -173,10 +173,12 @@ class Transcripts:
                     opened = [] if known.tokens[-1] in render.stop_ids else [render.turn_end_id]
                     return Prompt([*known.tokens, *opened, *bridge], known, prefixes)
             plain = Plain(render)
-            tokens = render.start([_message(message, plain) for message in messages], request.offered, most=most)
+            tokens = render.start([_message(message, plain) for message in messages], request.offered, max_tokens=most)
             return Prompt(tokens, None, prefixes)
         except PromptTooLong as error:
-            raise ContextExceeded(context=context, tokens=context - error.most + error.tokens, exact=False) from error
+            raise ContextExceeded(
+                context=context, tokens=context - error.max_tokens + error.tokens, exact=False
+            ) from error
 
 
 def digest(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], salt: str) -> str:
@@ -237,10 +239,10 @@ def _bridge(rest: Sequence[Message], render: ChatRenderer, most: int) -> list[in
         if message.role == "tool":
             results.append(ToolResult(call_id=message.tool_call_id or str(place), output=message.text))
         elif message.role == "user" and place == len(rest) - 1:
-            return render.observe(results, ask=message.text, most=most) if message.text else None
+            return render.observe(results, ask=message.text, max_tokens=most) if message.text else None
         else:
             return None
-    return render.observe(results, most=most) if results else None
+    return render.observe(results, max_tokens=most) if results else None
 
 
 def _message(message: Message, plain: Plain) -> dict[str, Any]:

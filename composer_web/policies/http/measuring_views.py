@@ -17,7 +17,7 @@ from composer_web.policies.measurement import codebases, measuring, measurement_
 from composer_web.policies import selectors
 from composer_web.policies.models import MeasurementOrder, Policy
 from composer_web.policies.measurement.measurement_schemas import Wanted
-from trainer.model_selection.codebase import ITEMS, MOST_BYTES, WINDOW
+from trainer.model_selection.codebase import ITEMS, MAX_BYTES, WINDOW
 
 KIB = 1 << 10
 
@@ -33,7 +33,7 @@ def asking_of(policy: Policy) -> dict[str, Any]:
         "versions": form_of(policy)["versions"],
         "codebases": codebases.offered(),
         "window": WINDOW,
-        "kib": MOST_BYTES // KIB,
+        "kib": MAX_BYTES // KIB,
         "items": ITEMS,
     }
 
@@ -69,7 +69,7 @@ def _wanted(request: PageRequest) -> Wanted:
             commits=form_parsing.optional_whole(request, "commits"),
             since=given.get("since", "").strip(),
             window=form_parsing.whole(request, "window", WINDOW),
-            most_bytes=form_parsing.whole(request, "kib", MOST_BYTES // KIB) * KIB,
+            most_bytes=form_parsing.whole(request, "kib", MAX_BYTES // KIB) * KIB,
             items=form_parsing.whole(request, "items", ITEMS),
         )
     except ValidationError as error:

@@ -12,7 +12,7 @@ from composer_web.api.schemas import Body
 from composer_web.policies.promotion.gate import Outcome, Rule
 from composer_web.policies.measurement.measuring import Row
 from composer_web.policies.selectors import lineage
-from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MOST_BYTES, WINDOW
+from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MAX_BYTES, WINDOW
 from trainer.model_selection.scores import Interval
 
 

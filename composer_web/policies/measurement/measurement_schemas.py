@@ -9,7 +9,7 @@ from ninja import Schema
 from pydantic import Field
 
 from composer_web.api.schemas import Body
-from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MOST_BYTES, WINDOW
+from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MAX_BYTES, WINDOW
 
 
 class Wanted(Body):
@@ -24,7 +24,7 @@ class Wanted(Body):
     )
     since: str = Field(default="", max_length=40, description="Recent lines: since a date, for example 2026-01-31")
     window: int = Field(default=WINDOW, ge=2, le=1 << 20, description="Tokens that are seen at a time")
-    most_bytes: int = Field(default=MOST_BYTES, ge=1, le=64 << 20, description="Of the codebase that are measured")
+    most_bytes: int = Field(default=MAX_BYTES, ge=1, le=64 << 20, description="Of the codebase that are measured")
     items: int = Field(default=ITEMS, ge=1, le=1000, description="Questions of state tracking")
     changes: int = Field(default=CHANGES, ge=1, le=50, description="Diffs of one question")
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -46,7 +46,7 @@ def measure(
 ) -> list[Measurement]:
     """Measure policy versions on one text and store the results. `said` is called with each result. Raises
     UserError."""
-    from trainer.stages.base import StageError
+    from trainer.errors import StageError
     from trainer.model_selection.selection import asked_codebase, select  # torch: only where something is measured
 
     candidates = list(
@@ -55,7 +55,7 @@ def measure(
     rows: list[Measurement] = []
     try:
         codebase = asked_codebase(
-            path, commits=commits, since=since, window=window, most_bytes=most_bytes, items=items, name=name
+            path, commits=commits, since=since, window=window, max_bytes=most_bytes, items=items, name=name
         )
         for policy, version, folder in candidates:
             found = select(

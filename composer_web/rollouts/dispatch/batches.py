@@ -27,7 +27,7 @@ from composer_web.runs.messages import send_step
 from composer_web.runs.models import Run, RunState, TrainBatch
 from composer_web.runs.services import record_batch
 from trainer.config import RLConfig
-from trainer.orchestrator.batch_scheduler import Choice, choose
+from trainer.orchestrator.batch_scheduler import BatchSchedule, schedule_batch
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +54,17 @@ def recorded(run: Run, step: int) -> list[int] | None:
     return None if found is None else list(found)
 
 
-def choice(run: Run, stage: RLConfig, step: int) -> tuple[Choice, dict[int, int]]:
+def choice(run: Run, stage: RLConfig, step: int) -> tuple[BatchSchedule, dict[int, int]]:
     """Scheduler's current choice for the step, and the group of each prompt."""
-    places = scheduling.places(run)
-    chosen = choose(
-        [place for place, _ in places],
+    entries = scheduling.entries(run)
+    chosen = schedule_batch(
+        [place for place, _ in entries],
         step=step,
         groups_per_step=stage.groups_per_step,
         window=stage.window_groups,
         staleness_limit=stage.staleness_limit,
     )
-    return chosen, {place.prompt: pk for place, pk in places}
+    return chosen, {place.prompt: pk for place, pk in entries}
 
 
 @transaction.atomic

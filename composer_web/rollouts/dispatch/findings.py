@@ -26,7 +26,7 @@ from sandbox.grading.audit import Finding as AuditFinding
 from sandbox.grading.audit import rule_set
 from sandbox.grading.audit.drift import WATCHES, alarms
 from trainer.config import RLConfig
-from trainer.rollouts.audit import LEAST_REMAINING, audit_group
+from trainer.rollouts.audit import MIN_REMAINING, audit_group
 
 AUDITOR = "auditor"
 Decision = Literal["open", "confirmed", "dismissed"]
@@ -204,7 +204,7 @@ def follow_up(*, group: Group, out: Collection[int]) -> None:
     if not out:
         return
     version = group.task_version
-    if group.size - len(out) < LEAST_REMAINING:
+    if group.size - len(out) < MIN_REMAINING:
         _raise(
             "group",
             rule="hollow-group",

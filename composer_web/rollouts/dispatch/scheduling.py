@@ -14,8 +14,8 @@ from composer_web.runs.paths import deployment_name
 from sandbox.grading.outcomes import UNRECORDED, is_ours
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceError, ServerHealth
-from trainer.orchestrator.batch_scheduler import Place, State
-from trainer.orchestrator.circuit_breaker import WINDOW, tripped
+from trainer.orchestrator.batch_scheduler import BufferEntry, State
+from trainer.orchestrator.circuit_breaker import WINDOW, breaker_open
 from trainer.orchestrator.concurrency import EngineLoad, next_limit
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _STATE: dict[str, State] = {**dict.fromkeys(GROUP_OPEN, "open"), "accepted": "accepted", "consumed": "consumed"}
 
 
-def places(run: Run) -> list[tuple[Place, int]]:
+def entries(run: Run) -> list[tuple[BufferEntry, int]]:
     """Groups of a run that were not dropped, with ids, in prompt order from the oldest one without a step. A group
     that waits for reviewers counts as open."""
     kept = Group.objects.filter(run=run).exclude(state=GroupState.DROPPED)
@@ -34,7 +34,7 @@ def places(run: Run) -> list[tuple[Place, int]]:
     waiting = review().awaited(run)
     found = rows.values_list("pk", "prompt_index", "state", "dispatched_version", "oldest_version")
     return [
-        (Place(prompt, "open" if pk in waiting else _STATE[state], _version(state, dispatched, oldest)), pk)
+        (BufferEntry(prompt, "open" if pk in waiting else _STATE[state], _version(state, dispatched, oldest)), pk)
         for pk, prompt, state, dispatched, oldest in found
     ]
 
@@ -107,4 +107,4 @@ def fault(run: Run) -> str | None:
         ends = ends.filter(at__gte=run.queued_at)
     rows = ends.order_by("-pk").values_list("to_state", "group__outcome")[:WINDOW]
     recent = [state == "accepted" for state, outcome in rows if state == "accepted" or is_ours(outcome)]
-    return tripped(recent, in_a_row=stage.orchestrator.circuit_breaker_losses)
+    return breaker_open(recent, in_a_row=stage.orchestrator.circuit_breaker_losses)

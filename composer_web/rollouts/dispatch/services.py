@@ -33,7 +33,7 @@ from sandbox.grading.outcomes import Cause, Loss
 from sandbox.storable import storable_text
 from trainer.config import RLConfig
 from trainer.orchestrator.batch_scheduler import stale_loss
-from trainer.rollouts.audit import LEAST_REMAINING
+from trainer.rollouts.audit import MIN_REMAINING
 
 __all__ = [
     "Audited",
@@ -132,7 +132,7 @@ def accept(
     out = audit.out if audit else frozenset()
     if audit is not None:
         _write_findings(row, audit)
-        if out and len(graded) - len(out) < LEAST_REMAINING:
+        if out and len(graded) - len(out) < MIN_REMAINING:
             leases.release(held)
             cause = f"dropped: {len(out)} of {len(graded)} rollouts are in quarantine"
             drop(group=row, loss=Loss(Cause.QUARANTINED, cause), actor=held.owner)

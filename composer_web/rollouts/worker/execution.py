@@ -46,11 +46,11 @@ from trainer.inference.contract import DeploymentSpec, InferenceError, Inference
 from trainer.orchestrator.validation import check_group
 from trainer.rollouts.chat import ChatServices, run_chat_episode
 from trainer.rollouts.deadlines import grading_seconds, group_deadline
-from trainer.rollouts.episode import EpisodeSettings
 from trainer.rollouts.fork import ForkImpossible
 from trainer.rollouts.group import GroupResult, run_attempts, run_group
 from trainer.rollouts.interruption import Interruption
 from trainer.rollouts.snapshots import Origin
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.router_replay.validate import shape_of
 from trainer.types import TrainGroup, Trajectory
 from trainer.weights.versions import open_versions
@@ -317,7 +317,7 @@ async def _run_group(
         snapshots=loop.snapshots,
         origin=origin,
         interruption=plan.interruption,
-        partials=StoredPartials(group.pk) if group.run_id else None,
+        checkpoints=StoredPartials(group.pk) if group.run_id else None,
         watch=Onlookers(group.pk),
         store=store,
         min_version=max(0, group.dispatched_version) if plan.deployment.follow else 0,

@@ -10,7 +10,7 @@ from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import findings
 from composer_web.rollouts.models import Rollout
 from sandbox.grading.audit.judge import Endpoint, Judge
-from trainer.rollouts.attempt import attempt_of
+from trainer.attempt import attempt_of
 
 
 class ArtifactCache:

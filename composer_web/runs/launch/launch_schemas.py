@@ -38,7 +38,7 @@ class PlanRowOut(Schema):
 
 
 class EstimateOut(Schema):
-    seconds: float = Field(description="Of training, evaluations and the head that guesses tokens ahead")
+    seconds: float = Field(description="Of training, evaluations and the draft head")
     training_seconds: float
     evaluation_seconds: float
     head_seconds: float

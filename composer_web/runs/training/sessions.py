@@ -18,10 +18,10 @@ from composer_web.gateway.sessions import selectors
 from composer_web.rollouts.dispatch import batches
 from composer_web.runs.training.trainer_bridge import DatabaseSink, RunControl
 from trainer.config import RLConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.realtime.batch import Freshness, SessionRecord, build
 from trainer.realtime.guards import Rates, broken
 from trainer.realtime.signals import Signal
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.types import TrainGroup
 
 MOST_LOOKED_AT = 20

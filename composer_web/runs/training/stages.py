@@ -12,8 +12,9 @@ from composer_web.runs.models import Run
 from composer_web.runs.paths import checkpoints_folder, ranks_folder, served_weights, weights_folder
 from composer_web.runs.training.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig, Stage
+from trainer.errors import StageError
 from trainer.inference.contract import InferenceError, InferenceRefused
-from trainer.stages.base import StageError, StageResult
+from trainer.stages.base import StageResult
 
 if TYPE_CHECKING:
     from trainer.checkpoint.store import CheckpointStore
@@ -139,7 +140,7 @@ def _on_ranks(
     run: Run, stage: Stage, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore, **of_stage: Any
 ) -> StageResult:
     from trainer.distributed.elastic.launch import run_stage_on_ranks
-    from trainer.distributed.elastic.nodes import Meeting
+    from trainer.distributed.elastic.nodes import RendezvousConfig
 
     parallel, training = stage.parallel, run.phase
     if parallel.max_nodes > 1:
@@ -151,7 +152,7 @@ def _on_ranks(
         seed=run.seed,
         sink=sink,
         checkpoints=checkpoints.root,
-        meeting=Meeting(env().trainer_endpoint, ranks_folder()),
+        rendezvous=RendezvousConfig(env().trainer_endpoint, ranks_folder()),
         started=lambda: sink.phase(training),
         **of_stage,
     )

@@ -34,8 +34,8 @@ from composer_web.runs.training.clusters import EngineMeter
 from composer_web.runs.training.engine_watch import EngineWatch
 from composer_web.runs.training.wakes import Wakes
 from trainer.config import RLConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.learning.token_export import TrainedGroup
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.types import TrainGroup
 
 log = logging.getLogger(__name__)

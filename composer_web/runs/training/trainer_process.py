@@ -21,8 +21,7 @@ from composer_web.runs.models import Run, RunState
 from composer_web.runs.training.stages import run_stage
 from composer_web.runs.training.trainer_bridge import DatabaseSink, Interrupted, RunControl
 from composer_web.runs.training.wakes import Wakes
-from trainer.distributed.errors import RanksLost
-from trainer.stages.base import StageError
+from trainer.errors import RanksLost, StageError
 
 log = logging.getLogger(__name__)
 

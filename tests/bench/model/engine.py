@@ -39,22 +39,23 @@ from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
 from trainer.inference.embedded.factory import build_decoder
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
-from trainer.inference.mtp.head import MultiToken
-from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
+from trainer.rollouts.episode import RolloutServices, run_episode
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory
 from trainer.weights import WeightStore
 
 PROMPT, NEW, TEMPERATURE = 64, 128, 0.8
 EPISODES, TURNS, TURN_TOKENS, OBSERVATION = 96, 6, 12, 40
 GUESSED, OWN_TASKS, TURN = 3, 96, 24
-"""Tokens guessed ahead; tasks whose episodes teach to guess; tokens of a turn."""
+"""Draft tokens; tasks whose episodes train the head; tokens of a turn."""
 SHIPPED = Path("policies/base")
 SHAPES = {1: (1, 1), 16: (2, 8), 64: (8, 8)}
 """Prompts and samples of each, by rows."""
@@ -186,22 +187,22 @@ def compare(model: PreTrainedModel, rows: int, rounds: int) -> dict[str, float]:
 
 
 def speculation(model: PreTrainedModel, rounds: int) -> dict[str, float]:
-    """One request at a time, with and without guesses of a head that was trained on the policy's own episodes; the
+    """One request at a time, with and without drafts of a head that was trained on the policy's own episodes; the
     requests are the turns of episodes at tasks that it was not trained on."""
     seen = asyncio.run(at_work(range(OWN_TASKS)))
     unseen = asyncio.run(at_work(range(OWN_TASKS, OWN_TASKS + 8)))
     tokens = windows((segment.tokens for done in seen for segment in done.segments), 192)
     head, divergence = distil(Here(model), tokens, Distillation(ahead=GUESSED, steps=400))
     asked = [done.segments[turn.segment].tokens[: turn.token_start] for done in unseen for turn in done.turns]
-    plain, guessing = Engine(model), Engine(model, head=head)
+    plain, drafting = Engine(model), Engine(model, head=head)
     ratios = []
     for prompt in asked[: 12 * rounds + 1]:
         without, expected = plain.run([prompt], 1, TURN)
-        speed, jobs = guessing.run([prompt], 1, TURN)
+        speed, jobs = drafting.run([prompt], 1, TURN)
         ratios.append(speed / without)
-        assert jobs[0].token_ids == expected[0].token_ids, "guesses changed the tokens"
-    assert guessing.drafter is not None
-    acceptance = guessing.drafter.right / guessing.drafter.guessed
+        assert jobs[0].token_ids == expected[0].token_ids, "drafts changed the tokens"
+    assert drafting.drafter is not None
+    acceptance = drafting.drafter.accepted / drafting.drafter.drafted
     return {
         "mtp_ratio_1": round(statistics.median(ratios[1:]), 2),
         "mtp_acceptance": round(acceptance, 3),

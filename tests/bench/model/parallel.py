@@ -24,7 +24,7 @@ from tests.bench import report
 from tests.bench.model.engine import bigger
 from tests.distributed.worlds import meshes, parallel, run_world
 from trainer.config import ObjectiveConfig, OptimizerConfig
-from trainer.distributed.learner import ShardedLearner
+from trainer.distributed.learner import ShardedBackend
 from trainer.distributed.muon import local
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
@@ -91,7 +91,7 @@ def measure(learner: Learner, steps: int) -> dict[str, Any]:
 
 
 def one_rank(rank: int, ranks: int, folder: str, steps: int) -> None:
-    learner = ShardedLearner(bigger(), meshes(parallel(ranks)), **SETTINGS)
+    learner = Learner(bigger(), **SETTINGS, backend=ShardedBackend(meshes(parallel(ranks))))
     Path(folder, f"{rank}.json").write_text(json.dumps(measure(learner, steps)))
 
 

@@ -27,8 +27,8 @@ from trainer.learning.loss import score_tokens
 from trainer.learning.mismatch import mismatch
 from trainer.learning.packing import pack
 from trainer.policy.names import checkpoint_state
+from trainer.routed_experts import RoutedExperts
 from trainer.router_replay.hooks import Recorder, Replay
-from trainer.router_replay.payload import RoutedExperts
 from trainer.types import TrainSample
 
 TEMPERATURE = 1.0

@@ -49,8 +49,9 @@ def ours(folder: Path, steps: int, sizes: Sizes) -> None:
     from trainer.config import ObjectiveConfig, OptimizerConfig
     from trainer.inference.embedded.factory import build_decoder, build_weights, read_shape
     from trainer.inference.embedded.runner import Limits, Runner, make_cache
+    from trainer.learning.backend import SingleProcess
     from trainer.learning.importance_sampling import correction_of
-    from trainer.learning.kernels.prefix_sharing import understands
+    from trainer.learning.kernels.prefix_sharing import supports_prefix_sharing
     from trainer.learning.packing import pack
     from trainer.learning.step import Learner, work_of
 
@@ -69,7 +70,7 @@ def ours(folder: Path, steps: int, sizes: Sizes) -> None:
         temperature=1.0,
         total_steps=steps,
         micro_batch_tokens=sizes.rows * longest,
-        precision="bfloat16",
+        backend=SingleProcess(precision="bfloat16"),
     )
     shape = read_shape(folder)
     limits = Limits(max_slots=rows, max_context=-(-longest // 128) * 128, kv_bytes=1 << 50)
@@ -89,7 +90,7 @@ def ours(folder: Path, steps: int, sizes: Sizes) -> None:
         teller.saw(values.get("memory/trainer", 0.0))  # the learner asked for the peak so far, and so began a new one
         samples = [sample for group in groups for sample in group.samples if any(sample.advantages)]
         batches = pack(samples, max_tokens=learner.micro_batch_tokens)
-        work = work_of(samples, batches, shared=understands(model))
+        work = work_of(samples, batches, shared=supports_prefix_sharing(model))
         teller.say(
             ended - began,
             generated - began,

@@ -41,12 +41,12 @@ from trainer.checkpoint.store import POLICY_DIR, CheckpointStore
 from trainer.config import RLConfig, SFTConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
+from trainer.recipes.base_policy import Recorder
 from trainer.rl.rl_sync import DEPLOYMENT, SyncStep, build_run, procedural_prompts, train
 from trainer.rollouts.audit import audit_group
 from trainer.rollouts.episode import RolloutServices
 from trainer.sft.stage import run_sft
-from trainer.toy.base_policy import Recorder
 from trainer.toy.data import ExpertEpisode
 from trainer.toy.expert import Recording, record
 from trainer.types import Trajectory

@@ -29,7 +29,7 @@ from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.rl.evaluate import EvalReport
 from trainer.rl.rl_sync import (
     DEPLOYMENT,

@@ -45,9 +45,9 @@ from trainer.inference.embedded.runner import Limits as EngineLimits
 from trainer.inference.embedded.runner import Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import ServerError
+from trainer.rl.learner import build_learner, build_reference
 from trainer.rl.rl_sync import DEPLOYMENT, SyncRun
 from trainer.rollouts.episode import RolloutServices
-from trainer.stages.learner import build_learner, build_reference
 from trainer.weights import WeightStore
 
 CALL_SECONDS = 0.5

@@ -34,9 +34,9 @@ from trainer.config import MidtrainConfig, RLConfig, SFTConfig
 from trainer.midtrain.corpus.readers import read_source
 from trainer.midtrain.stage import run_midtrain
 from trainer.model_selection.selection import codebase_text, rolling_nll
+from trainer.recipes.base_policy import MIDTRAIN, SFT, Recorder
 from trainer.rl.rl_sync import SyncStep, procedural_prompts, train
 from trainer.sft.stage import run_sft
-from trainer.toy.base_policy import MIDTRAIN, SFT, Recorder
 from trainer.toy.data import ExpertEpisode
 from trainer.toy.expert import Recording, record
 

@@ -39,7 +39,8 @@ from trainer.config import HarnessConfig, OptimizerConfig, RewardConfig, RLConfi
 from trainer.learning.supervised import Example, SupervisedLearner, batches
 from trainer.rl.evaluate import EvalReport
 from trainer.rl.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
-from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
+from trainer.rollouts.episode import RolloutServices, run_episode
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Segment
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))

@@ -26,7 +26,7 @@ from trainer import policy as policies
 from trainer.config import RLConfig
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse
 from trainer.inference.embedded.runner import Limits
-from trainer.inference.embedded.server import EmbeddedEngine
+from trainer.inference.embedded.serving.server import EmbeddedEngine
 from trainer.orchestrator.concurrency import EngineLoad
 from trainer.rollouts.group import GroupResult, run_attempts
 from trainer.rollouts.record import Record

@@ -40,7 +40,7 @@ from tests.bench import report
 from tests.bench.web import gateway_hostile
 from trainer.inference import transport
 from trainer.inference.client import InferenceAdmin
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 
 GOALS: dict[str, report.Goal] = {"gateway_added_ms_p95": ("<=", 5.0), "hostile_stall_ms": ("<=", 200.0)}
 BASE = Path(__file__).resolve().parents[3] / "policies" / "base"

@@ -165,17 +165,17 @@ def addresses() -> Iterator[tuple[str, bool]]:
             if column.orderable is not False:
                 yield f"{path}?sort={name}", False
                 yield f"{path}?sort=-{name}", False
-        narrowed = list(_narrowed(filters)) if filters else []
-        for query in narrowed:
+        mask_logits = list(_narrowed(filters)) if filters else []
+        for query in mask_logits:
             yield f"{path}?{query}", False
         if path in FACETED:
             yield f"{path}facets/", False
-            for query in narrowed:
+            for query in mask_logits:
                 yield f"{path}facets/?{query}", False
         if path == "/tasks/":
             for name in OTHERS:
                 yield f"{path}facets/?only={name}", False
-                for query in narrowed:
+                for query in mask_logits:
                     yield f"{path}facets/?{query}&only={name}", False
 
 

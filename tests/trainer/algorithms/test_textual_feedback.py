@@ -98,7 +98,9 @@ def test_a_hint_is_the_last_thing_read_and_no_token_is_made_anew(
     renderer: policies.ChatRenderer, wrong_tool: Trajectory, turn: int
 ) -> None:
     schemas = schemas_of(get_profile("toy"))
-    made = hinted(wrong_tool, Hint(turn, "r", "Reminder: use grep."), renderer=renderer, schemas=schemas, most=900)
+    made = hinted(
+        wrong_tool, Hint(turn, "r", "Reminder: use grep."), renderer=renderer, schemas=schemas, max_tokens=900
+    )
     assert made is not None
     tokens, at = wrong_tool.segments[0].tokens, wrong_tool.turns[turn]
     assert made.tokens == tokens[: at.token_end]
@@ -118,8 +120,8 @@ def test_a_context_that_cannot_be_made_again_is_left_alone(
     other = segment.model_copy(update={"tokens": [*segment.tokens[:at], 9, *segment.tokens[at + 1 :]]})
     changed = wrong_tool.model_copy(update={"segments": (other,)})
     schemas = schemas_of(get_profile("toy"))
-    assert hinted(changed, Hint(1, "r", "Reminder."), renderer=renderer, schemas=schemas, most=900) is None
-    assert hinted(wrong_tool, Hint(1, "r", "Reminder."), renderer=renderer, schemas=schemas, most=60) is None
+    assert hinted(changed, Hint(1, "r", "Reminder."), renderer=renderer, schemas=schemas, max_tokens=900) is None
+    assert hinted(wrong_tool, Hint(1, "r", "Reminder."), renderer=renderer, schemas=schemas, max_tokens=60) is None
 
 
 def test_hints_of_a_group_are_bounded_and_off_by_default(

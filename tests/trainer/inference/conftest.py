@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from tests.trainer.inference import models
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus
-from trainer.inference.embedded.process import EmbeddedServer, ServerProcess
+from trainer.inference.embedded.serving.process import EmbeddedServer, ServerProcess
 from trainer.weights import WeightStore
 
 CONTEXT = 4096
@@ -117,10 +117,10 @@ def _answers(port: int) -> bool:
     return False
 
 
-def write_members(path: Path, members: list[dict[str, object]]) -> None:
+def write_members(path: Path, replicas: list[dict[str, object]]) -> None:
     """Replaces the file as a whole: the router may be reading it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_suffix(".new").write_text(json.dumps(members))
+    path.with_suffix(".new").write_text(json.dumps(replicas))
     path.with_suffix(".new").replace(path)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.trainer.other_device import other_device, within
-from trainer.inference.embedded import server
-from trainer.inference.embedded.thread import EngineThread
+from trainer.inference.embedded.serving import server
+from trainer.inference.embedded.serving.thread import EngineThread
 
 run, to_thread = EngineThread._run, asyncio.to_thread
 

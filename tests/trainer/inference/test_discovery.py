@@ -12,49 +12,49 @@ from typing import Any
 import pytest
 
 from tests.trainer.inference.conftest import write_members
-from trainer.inference.discovery import MemberSpec, ReplicaRegistry, fixed_members, members_arguments
+from trainer.inference.discovery import ReplicaRegistry, ReplicaSpec, fixed_replicas, replica_arguments
 
 
 @dataclass(eq=False)
 class Server:
-    spec: MemberSpec
+    spec: ReplicaSpec
     draining: bool = False
 
 
-def listed(roster: ReplicaRegistry[Server]) -> dict[str, bool]:
+def listed(registry: ReplicaRegistry[Server]) -> dict[str, bool]:
     """Address, and whether it stays."""
-    return {member.spec.url: not member.draining for member in roster.members}
+    return {replica.spec.url: not replica.draining for replica in registry.replicas}
 
 
 async def test_servers_join_leave_and_come_back_by_the_file(tmp_path: Path) -> None:
     file = tmp_path / "members.json"
     write_members(file, [{"url": "http://a:1"}, {"url": "http://b:1/"}])
-    roster = ReplicaRegistry(Server, file=file)
-    await roster.refresh()
-    assert listed(roster) == {"http://a:1": True, "http://b:1": True}
-    first = roster.members[0]
+    registry = ReplicaRegistry(Server, file=file)
+    await registry.refresh()
+    assert listed(registry) == {"http://a:1": True, "http://b:1": True}
+    first = registry.replicas[0]
     write_members(file, [{"url": "http://c:1"}, {"url": "http://b:1", "cluster": "far"}])
-    await roster.refresh()
-    assert listed(roster) == {"http://a:1": False, "http://b:1": True, "http://c:1": True}
-    assert roster.members[1].spec.cluster == "far"  # the same server, told anew
+    await registry.refresh()
+    assert listed(registry) == {"http://a:1": False, "http://b:1": True, "http://c:1": True}
+    assert registry.replicas[1].spec.cluster == "far"  # the same server, told anew
     write_members(file, [{"url": "http://a:1"}])
-    await roster.refresh()
-    assert roster.members[0] is first and not first.draining  # before it was drained: it stays after all
-    for member in [m for m in roster.members if m.draining]:
-        roster.forget(member)
-    assert listed(roster) == {"http://a:1": True}
-    assert roster.problem == ""
-    roster.close()
+    await registry.refresh()
+    assert registry.replicas[0] is first and not first.draining  # before it was drained: it stays after all
+    for replica in [m for m in registry.replicas if m.draining]:
+        registry.forget(replica)
+    assert listed(registry) == {"http://a:1": True}
+    assert registry.problem == ""
+    registry.close()
 
 
 async def test_a_list_that_cannot_be_used_changes_nothing_and_is_told(tmp_path: Path) -> None:
     file = tmp_path / "members.json"
-    roster = ReplicaRegistry(Server, file=file)
-    await roster.refresh()
-    assert "does not exist; write a list of members there" in roster.problem and not roster.members
+    registry = ReplicaRegistry(Server, file=file)
+    await registry.refresh()
+    assert "does not exist; write a list of replicas there" in registry.problem and not registry.replicas
     write_members(file, [{"url": "http://a:1"}])
-    await roster.refresh()
-    assert roster.problem == ""
+    await registry.refresh()
+    assert registry.problem == ""
     for text, words in (
         ("[", "Invalid JSON"),
         ('[{"url": "http://a:1"}, {"url": "http://a:1/"}]', "names an engine twice"),
@@ -63,31 +63,31 @@ async def test_a_list_that_cannot_be_used_changes_nothing_and_is_told(tmp_path: 
     ):
         file.write_text(text)
         for _ in range(2):  # it is not forgotten at the next look
-            await roster.refresh()
-            assert words in roster.problem and str(file) in roster.problem
-        assert listed(roster) == {"http://a:1": True}
+            await registry.refresh()
+            assert words in registry.problem and str(file) in registry.problem
+        assert listed(registry) == {"http://a:1": True}
     file.unlink()
-    await roster.refresh()
-    assert "does not exist" in roster.problem and listed(roster) == {"http://a:1": True}
+    await registry.refresh()
+    assert "does not exist" in registry.problem and listed(registry) == {"http://a:1": True}
     write_members(file, [])  # as new as the last one that was read, say: its size differs
     os.utime(file, ns=(0, 0))
-    await roster.refresh()
-    assert roster.problem == "" and listed(roster) == {"http://a:1": False}
-    roster.close()
+    await registry.refresh()
+    assert registry.problem == "" and listed(registry) == {"http://a:1": False}
+    registry.close()
 
 
 async def test_a_router_may_list_what_it_borrows_and_fixed_ones_need_no_file(tmp_path: Path) -> None:
     file = tmp_path / "members.json"
-    roster = ReplicaRegistry(Server, file=file, fixed=[MemberSpec(url="http://a:1")], lends=True)
-    await roster.refresh()
-    assert roster.problem == "" and listed(roster) == {"http://a:1": True}
+    registry = ReplicaRegistry(Server, file=file, fixed=[ReplicaSpec(url="http://a:1")], lends=True)
+    await registry.refresh()
+    assert registry.problem == "" and listed(registry) == {"http://a:1": True}
     write_members(file, [{"url": "http://b:1", "production": True}, {"url": "http://a:1"}])
-    await roster.refresh()
-    assert listed(roster) == {"http://a:1": True, "http://b:1": True} and roster.members[1].spec.production
+    await registry.refresh()
+    assert listed(registry) == {"http://a:1": True, "http://b:1": True} and registry.replicas[1].spec.production
     file.unlink()
-    await roster.refresh()
-    assert roster.problem == "" and listed(roster) == {"http://a:1": True, "http://b:1": False}
-    roster.close()
+    await registry.refresh()
+    assert registry.problem == "" and listed(registry) == {"http://a:1": True, "http://b:1": False}
+    registry.close()
 
 
 async def test_a_name_of_several_servers_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,37 +104,40 @@ async def test_a_name_of_several_servers_is_asked_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(socket, "getaddrinfo", told)
 
     async def look() -> dict[str, bool]:
-        roster._names._asked.clear()
-        await roster.refresh()
-        return listed(roster)
+        registry._names._asked.clear()
+        await registry.refresh()
+        return listed(registry)
 
-    roster = ReplicaRegistry(Server, fixed=[MemberSpec(url="http://engine:8100", cluster="near", each=True)])
+    registry = ReplicaRegistry(Server, fixed=[ReplicaSpec(url="http://engine:8100", cluster="near", each=True)])
     assert await look() == {"http://10.0.0.1:8100": True, "http://10.0.0.2:8100": True}
-    assert {member.spec.cluster for member in roster.members} == {"near"} and not roster.members[0].spec.each
+    assert {replica.spec.cluster for replica in registry.replicas} == {"near"} and not registry.replicas[0].spec.each
     addresses[:] = ["10.0.0.2", "10.0.0.3"]
     assert await look() == {
         "http://10.0.0.1:8100": False, "http://10.0.0.2:8100": True, "http://10.0.0.3:8100": True,
     }  # fmt: skip
     addresses.clear()
     assert (await look())["http://10.0.0.3:8100"]
-    assert "the name engine of http://engine:8100 has no address now (Name or service not known)" in roster.problem
+    assert "the name engine of http://engine:8100 has no address now (Name or service not known)" in registry.problem
     addresses[:] = ["fd00::1"]
-    assert (await look())["http://[fd00::1]:8100"] and roster.problem == ""
-    roster.close()
+    assert (await look())["http://[fd00::1]:8100"] and registry.problem == ""
+    registry.close()
 
 
 def test_the_command_line_names_servers_in_three_ways(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
-    members_arguments(parser)
+    replica_arguments(parser)
 
-    def given(*words: str) -> list[MemberSpec]:
-        return fixed_members(parser, parser.parse_args(words))
+    def given(*words: str) -> list[ReplicaSpec]:
+        return fixed_replicas(parser, parser.parse_args(words))
 
-    assert given("--servers", "http://a:1,http://b:1/") == [MemberSpec(url="http://a:1"), MemberSpec(url="http://b:1")]
-    assert given("--each", "http://engine:8100") == [MemberSpec(url="http://engine:8100", each=True)]
+    assert given("--servers", "http://a:1,http://b:1/") == [
+        ReplicaSpec(url="http://a:1"),
+        ReplicaSpec(url="http://b:1"),
+    ]
+    assert given("--each", "http://engine:8100") == [ReplicaSpec(url="http://engine:8100", each=True)]
     assert given("--members", "/x.json") == []
     for words, told in (
-        ((), "no server is named: give --members FILE"),
+        ((), "no server is named: give --replicas FILE"),
         (("--servers", "a:1"), "--servers: 'a:1' is no address of a server; write http://host:8000"),
         (("--each", "https://a:1"), "--each: Value error, each: certificates are of names"),
     ):

@@ -18,7 +18,7 @@ from trainer.inference.embedded.model import Weights
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
-from trainer.inference.embedded.verify import prove
+from trainer.inference.embedded.verify import verify_weights
 from trainer.inference.errors import BadRequest, QueueFull, ServerError, UnsupportedModel
 from trainer.inference.verify_weights import WeightMismatch
 from trainer.policy.names import checkpoint_state
@@ -239,12 +239,12 @@ def test_how_full_the_cache_is() -> None:
     for _ in range(5):  # the prompts, and four tokens more of each
         engine.runner.step()
     engine.runner.look(100.0)
-    assert engine.runner.filling.peak(100.0) == 3 * 24 / room
+    assert engine.runner.kv_usage.peak(100.0) == 3 * 24 / room
     engine.finish()
     engine.runner.look(101.0)
-    assert engine.runner.filling.peak(101.0) == 3 * 24 / room, "the largest of ten seconds"
-    assert engine.runner.filling.peak(110.5) == 0.0
-    assert engine.runner.filling.peak(111.5) is None, "nobody looked"
+    assert engine.runner.kv_usage.peak(101.0) == 3 * 24 / room, "the largest of ten seconds"
+    assert engine.runner.kv_usage.peak(110.5) == 0.0
+    assert engine.runner.kv_usage.peak(111.5) is None, "nobody looked"
 
 
 def test_a_swap_in_flight_changes_the_version_from_one_token_to_the_next() -> None:
@@ -354,13 +354,13 @@ def test_a_decoder_says_what_the_weights_say_and_one_that_does_not_is_told_apart
     state = checkpoint_state(model, model.state_dict())
     decoder = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
     probe = measure_model(model)
-    gap = prove(decoder, probe, deployment="x", version=3, max_context=2048)
+    gap = verify_weights(decoder, probe, deployment="x", version=3, max_context=2048)
     assert gap is not None and gap < 1e-4
-    short = prove(decoder, probe, deployment="x", version=3, max_context=20)  # the prompts that fit
+    short = verify_weights(decoder, probe, deployment="x", version=3, max_context=20)  # the prompts that fit
     assert short is not None and short < 1e-4
-    assert prove(decoder, probe, deployment="x", version=3, max_context=4) is None
+    assert verify_weights(decoder, probe, deployment="x", version=3, max_context=4) is None
     name = next(name for name in state if name.endswith("down_proj.weight"))
     state[name] = state[name].roll(1, 0)
     packed_wrongly = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
     with pytest.raises(WeightMismatch, match="the embedded engine does not compute version 3 of 'x'"):
-        prove(packed_wrongly, probe, deployment="x", version=3, max_context=2048)
+        verify_weights(packed_wrongly, probe, deployment="x", version=3, max_context=2048)

@@ -10,9 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from trainer.inference.embedded import numba_loops
+from trainer.inference.embedded.kernels import numba_loops
+from trainer.inference.embedded.kernels.loops import Loops, compiled_loops
 from trainer.inference.embedded.linear import Linear
-from trainer.inference.embedded.loops import Loops, compiled_loops
 from trainer.inference.embedded.sampling import sample
 
 

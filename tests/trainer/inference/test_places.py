@@ -24,12 +24,12 @@ from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.devices import CPU, place
 from trainer.inference.embedded.factory import build_decoder, build_weights
 from trainer.inference.embedded.hf_moe import LibraryShape
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
-from trainer.inference.mtp.head import MultiToken
 from trainer.policy.names import build_from_state, checkpoint_state
 
 LIMITS = Limits(max_slots=4, prefill_tokens=24, max_context=128)
@@ -110,7 +110,7 @@ def answers_as_the_cpu(family: str, head: MultiToken | None = None) -> None:
 
 
 @pytest.mark.parametrize("family", ["qwen3", "mixtral"])
-def test_tokens_are_guessed_there_too(family: str) -> None:
+def test_tokens_are_drafted_there_too(family: str) -> None:
     torch.manual_seed(0)
     head = MultiToken(models.BASE["hidden_size"], 16)
     torch.nn.init.normal_(head.back.weight, std=0.1)

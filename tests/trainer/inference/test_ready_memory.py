@@ -15,13 +15,13 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import wait_for
 from tests.trainer.other_device import other_device
 from trainer.inference.contract import GenerateRequest
-from trainer.inference.embedded import thread
 from trainer.inference.embedded.cache import AHEAD_BYTES, KVCache
 from trainer.inference.embedded.factory import build_decoder
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
+from trainer.inference.embedded.serving import thread
+from trainer.inference.embedded.serving.thread import EngineThread
 from trainer.inference.embedded.shape import DecoderShape
-from trainer.inference.embedded.thread import EngineThread
 
 HUGE = 2 << 20
 """A page at the edge may be one of these."""

@@ -11,7 +11,7 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import CONTEXT, Site, long_model, wait_for
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import GenerateRequest, InferenceError
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 
 
 @pytest.mark.timeout(90)

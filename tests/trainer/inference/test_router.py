@@ -22,12 +22,12 @@ from trainer.inference.contract import (
     ServerHealth,
     SyncTimings,
 )
-from trainer.inference.discovery import MemberSpec, read_members
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.discovery import ReplicaSpec, read_replicas
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.inference.errors import BadRequest, ServerError
 from trainer.inference.router.affinity import SLACK, Affinity
 from trainer.inference.router.merge import merged
-from trainer.inference.router.replicas import BorrowPolicy, Member
+from trainer.inference.router.replicas import BorrowPolicy, Replica
 from trainer.inference.router.server import Router
 from trainer.weights import WeightStore
 
@@ -73,25 +73,25 @@ def health(**running: int) -> ServerHealth:
 
 def test_production_is_lent_when_idle_and_given_back_within_the_bound() -> None:
     policy = BorrowPolicy(idle_seconds=10.0, reclaim_seconds=2.0)
-    member = Member.of(MemberSpec(url="http://production", production=True))
-    member.saw(health(theirs=1), policy, now=0.0)
-    member.saw(health(theirs=0), policy, now=5.0)
-    assert not member.wanted
-    member.saw(health(theirs=0), policy, now=14.9)
-    assert not member.wanted
-    member.saw(health(theirs=0), policy, now=15.0)
-    assert member.wanted
-    member.served["ours"] = DeploymentSpec(name="ours", policy_dir="x")
-    member.saw(health(theirs=0, ours=40), policy, now=16.0)  # our own work does not count as theirs
-    assert member.wanted
-    member.saw(health(theirs=1, ours=40), policy, now=20.0)
-    assert not member.wanted and member.reclaim(now=21.9) == 0 and member.reclaim_at == 22.0
-    assert member.reclaim(now=22.0) == 0 and member.reclaim_at is None  # nothing ran
-    member.served["new"] = DeploymentSpec(name="new", policy_dir="x")
-    member.saw(health(theirs=1), policy, now=23.0, asked_with=frozenset({"ours"}))  # asked before it was deployed
-    assert set(member.served) == {"new"}
+    replica = Replica.of(ReplicaSpec(url="http://production", production=True))
+    replica.saw(health(theirs=1), policy, now=0.0)
+    replica.saw(health(theirs=0), policy, now=5.0)
+    assert not replica.wanted
+    replica.saw(health(theirs=0), policy, now=14.9)
+    assert not replica.wanted
+    replica.saw(health(theirs=0), policy, now=15.0)
+    assert replica.wanted
+    replica.served["ours"] = DeploymentSpec(name="ours", policy_dir="x")
+    replica.saw(health(theirs=0, ours=40), policy, now=16.0)  # our own work does not count as theirs
+    assert replica.wanted
+    replica.saw(health(theirs=1, ours=40), policy, now=20.0)
+    assert not replica.wanted and replica.reclaim(now=21.9) == 0 and replica.reclaim_at == 22.0
+    assert replica.reclaim(now=22.0) == 0 and replica.reclaim_at is None  # nothing ran
+    replica.served["new"] = DeploymentSpec(name="new", policy_dir="x")
+    replica.saw(health(theirs=1), policy, now=23.0, asked_with=frozenset({"ours"}))  # asked before it was deployed
+    assert set(replica.served) == {"new"}
     assert vars(BorrowPolicy()) == {"idle_seconds": 10.0, "reclaim_seconds": 2.0}
-    own = Member.of(MemberSpec(url="http://own"))
+    own = Replica.of(ReplicaSpec(url="http://own"))
     own.saw(health(theirs=9), policy, now=0.0)
     assert own.wanted
 
@@ -107,10 +107,10 @@ def test_production_is_lent_when_idle_and_given_back_within_the_bound() -> None:
 )
 def test_a_bad_list_of_members_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(BadRequest, match="does not exist"):
-        read_members(tmp_path / "members.json")
+        read_replicas(tmp_path / "members.json")
     (tmp_path / "members.json").write_text(text)
     with pytest.raises(BadRequest) as caught:
-        read_members(tmp_path / "members.json")
+        read_replicas(tmp_path / "members.json")
     assert words in str(caught.value)
 
 
@@ -129,7 +129,7 @@ class Fleet:
                 counts.append(sum(d.generated_tokens for d in admin.deployments() if d.name == "policy"))
         return counts
 
-    def members(self, *engines: EmbeddedServer, **fields: object) -> None:
+    def replicas(self, *engines: EmbeddedServer, **fields: object) -> None:
         """`fields` are of the last one."""
         listed: list[dict[str, object]] = [{"url": engine.url} for engine in engines]
         listed[-1] |= fields
@@ -156,11 +156,11 @@ async def test_a_look_does_not_place_what_is_being_placed(tmp_path: Path) -> Non
         await let_go.wait()
         return httpx.Response(400, json={"error": {"code": "unsupported_model", "message": "it does not exist"}})
 
-    spec = MemberSpec(url="http://slow")
+    spec = ReplicaSpec(url="http://slow")
     client = httpx.AsyncClient(base_url=spec.url, transport=httpx.MockTransport(engine))
     write_members(tmp_path / "members.json", [spec.model_dump()])
     router = Router(tmp_path / "members.json", memory=tmp_path / "memory.json", policy=BorrowPolicy())
-    router.roster.members.append(Member(spec, Connections(spec.url), client))
+    router.registry.replicas.append(Replica(spec, Connections(spec.url), client))
     await router._look()
     deploying = asyncio.create_task(router.deploy(DeploymentSpec(name="x", policy_dir="/nowhere")))
     await asyncio.wait_for(asked.wait(), 30)
@@ -173,7 +173,7 @@ async def test_a_look_does_not_place_what_is_being_placed(tmp_path: Path) -> Non
         await asyncio.wait_for(deploying, 30)
     await asyncio.wait_for(looking, 30)
     assert placed == 1 and not router.specs
-    await router.members[0].aclose()
+    await router.replicas[0].aclose()
 
 
 def test_what_each_engine_says_stays_beside_what_they_are_together() -> None:
@@ -186,7 +186,7 @@ def test_what_each_engine_says_stays_beside_what_they_are_together() -> None:
             name="policy", version=version, digest="", state="serving", follow=True, last_sync=sync, **counts
         )
 
-    near, far = (MemberSpec(url=f"http://{name}", cluster=name) for name in ("near", "far"))
+    near, far = (ReplicaSpec(url=f"http://{name}", cluster=name) for name in ("near", "far"))
     whole = merged(
         spec,
         {
@@ -197,7 +197,7 @@ def test_what_each_engine_says_stays_beside_what_they_are_together() -> None:
     assert (whole.version, whole.prompt_tokens, whole.reused_tokens, whole.preemptions) == (3, 40, 11, 3)
     told = [(e.url, e.cluster, e.version, e.last_sync and e.last_sync.pause, e.reused_tokens) for e in whole.by_engine]
     assert told == [("http://near", "near", 4, 0.01, 8), ("http://far", "far", 3, 0.75, 3)]
-    behind = MemberSpec(url="http://router", cluster="region")  # a router behind a router
+    behind = ReplicaSpec(url="http://router", cluster="region")  # a router behind a router
     again = merged(spec, {behind: whole})
     assert [(e.url, e.cluster) for e in again.engines] == [("http://near", "region"), ("http://far", "region")]
     assert merged(spec, {}).by_engine[0].version == -1
@@ -287,20 +287,20 @@ async def test_an_engine_leaves_after_its_work_and_joins_again_while_requests_ru
     running = asyncio.create_task(all_of(fleet, requests))
     before = fleet.made()
     await asyncio.to_thread(wait_for, lambda: all(a > b for a, b in zip(fleet.made(), before, strict=True)), "both run")
-    await asyncio.to_thread(fleet.members, fleet.engines[0])  # returns once the other has drained and left
+    await asyncio.to_thread(fleet.replicas, fleet.engines[0])  # returns once the other has drained and left
     assert len(fleet.admin.health().servers) == 1
     await running
     kept = fleet.made()[1]
     await all_of(fleet, [ask([number], seed=1) for number in range(6)])
     assert fleet.made()[1] == kept
-    await asyncio.to_thread(fleet.members, *fleet.engines)
+    await asyncio.to_thread(fleet.replicas, *fleet.engines)
     await asyncio.to_thread(fleet.serving, 2)
 
 
 async def test_borrowed_production_capacity_is_given_back_to_its_owners(fleet: Fleet, tmp_path: Path) -> None:
     policy_dir = models.save(long_model(1), tmp_path / "theirs")
-    await asyncio.to_thread(fleet.members, fleet.engines[0])
-    await asyncio.to_thread(fleet.members, *fleet.engines, production=True)
+    await asyncio.to_thread(fleet.replicas, fleet.engines[0])
+    await asyncio.to_thread(fleet.replicas, *fleet.engines, production=True)
     with InferenceAdmin(fleet.engines[1].url) as owners:
         owners.deploy(DeploymentSpec(name="theirs", policy_dir=str(policy_dir)))
         await asyncio.to_thread(fleet.serving, 2)  # it is idle, so it is lent
@@ -317,4 +317,4 @@ async def test_borrowed_production_capacity_is_given_back_to_its_owners(fleet: F
         answers = await running
         assert [len(answer.token_ids) for answer in answers] == [1500] * 6
         owners.remove("theirs")
-    await asyncio.to_thread(fleet.members, *fleet.engines)
+    await asyncio.to_thread(fleet.replicas, *fleet.engines)

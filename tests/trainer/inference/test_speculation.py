@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 from tests.trainer.inference import models
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.factory import build_decoder, shape_of
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import Drafter, load_drafter
 from trainer.inference.errors import ServerError, UnsupportedModel
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
-from trainer.inference.mtp.head import MultiToken
 from trainer.inference.mtp.training import read_tokens, sampled
 from trainer.policy.names import checkpoint_state
 
@@ -29,7 +29,7 @@ HOW = Distillation(ahead=3, width=32, steps=60, batch=8, learning_rate=1e-2)
 
 @pytest.fixture(scope="module")
 def model() -> PreTrainedModel:
-    """Sure enough of itself that some guesses stand."""
+    """Sure enough of itself that some drafts are accepted."""
     made = models.make("qwen3")
     with torch.no_grad():
         made.model.norm.weight.mul_(2.0)
@@ -75,17 +75,17 @@ def check(model: PreTrainedModel, request: GenerateRequest, answer: GenerateResp
 
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
-def test_tokens_and_log_probabilities_are_those_without_guessing(
+def test_tokens_and_log_probabilities_are_those_without_drafts(
     model: PreTrainedModel, head: MultiToken, temperature: float, compiled: bool
 ) -> None:
     requests = asked(12, temperature=temperature)  # more than slots: some wait
     plain, _, plain_steps = run(model, requests, None, compiled=compiled)
-    guessed, runner, steps = run(model, requests, head, compiled=compiled)
-    assert [a.token_ids for a in guessed] == [a.token_ids for a in plain]
-    for request, answer in zip(requests, guessed, strict=True):
+    drafted, runner, steps = run(model, requests, head, compiled=compiled)
+    assert [a.token_ids for a in drafted] == [a.token_ids for a in plain]
+    for request, answer in zip(requests, drafted, strict=True):
         check(model, request, answer)
-    assert runner.drafter is not None and runner.drafter.right > 0.05 * runner.drafter.guessed
-    assert steps < plain_steps and runner.generated == sum(len(a.token_ids) for a in guessed)
+    assert runner.drafter is not None and runner.drafter.accepted > 0.05 * runner.drafter.drafted
+    assert steps < plain_steps and runner.generated == sum(len(a.token_ids) for a in drafted)
 
 
 def test_limits_stop_tokens_sessions_and_narrowed_requests_hold(model: PreTrainedModel, head: MultiToken) -> None:
@@ -100,10 +100,10 @@ def test_limits_stop_tokens_sessions_and_narrowed_requests_hold(model: PreTraine
         ]
     full = GenerateRequest(prompt_ids=[3] * 250, max_tokens=50, seed=1)  # the context holds 256
     assert run(model, [full], head)[0][0].token_ids == run(model, [full], None)[0][0].token_ids
-    narrowed = asked(4, top_k=3)
-    answers, runner, _ = run(model, narrowed, head)
-    assert [a.token_ids for a in answers] == [a.token_ids for a in run(model, narrowed, None)[0]]
-    assert runner.drafter is not None and runner.drafter.guessed == 0
+    mask_logits = asked(4, top_k=3)
+    answers, runner, _ = run(model, mask_logits, head)
+    assert [a.token_ids for a in answers] == [a.token_ids for a in run(model, mask_logits, None)[0]]
+    assert runner.drafter is not None and runner.drafter.drafted == 0
 
 
 def test_the_sampled_distribution_is_the_policys(model: PreTrainedModel, head: MultiToken) -> None:
@@ -111,7 +111,7 @@ def test_the_sampled_distribution_is_the_policys(model: PreTrainedModel, head: M
     count, prompt = 3000, [9, 5, 7]
     requests = [GenerateRequest(prompt_ids=prompt, max_tokens=4, temperature=0.7, seed=n) for n in range(count)]
     answers, runner, _ = run(model, requests, head)
-    assert runner.drafter is not None and runner.drafter.right > 0
+    assert runner.drafter is not None and runner.drafter.accepted > 0
     first = Counter(answer.token_ids[0] for answer in answers).most_common(1)[0][0]
     after = [answer.token_ids[1] for answer in answers if answer.token_ids[0] == first]
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Guessing ahead for policies with experts: the tokens, log-probabilities and experts are those without guessing.
+"""Speculative decoding for policies with experts: tokens, log-probabilities and experts are those without drafts.
 
 A row's bits depend on its batch in the library's products, so a token or an expert that lies within the last bits of another
 could differ; on these policies none does, and log-probabilities are compared up to 1e-4.
@@ -19,12 +19,12 @@ from tests.trainer.inference.test_speculation import asked, check, run
 from tests.trainer.router_replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.factory import build_decoder, build_weights, shape_of
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, Lesson, distil, measure
-from trainer.inference.mtp.head import MultiToken
 from trainer.inference.mtp.training import sampled
 from trainer.policy.names import checkpoint_state
 from trainer.router_replay.hooks import Recorder
@@ -40,7 +40,7 @@ class Pupil:
     head: MultiToken
     before: Lesson
     after: Lesson
-    """What a head that has learned nothing, and this one, guess of texts of the policy's that neither has seen."""
+    """What a head that has learned nothing, and this one, draft on texts of the policy that neither has seen."""
 
 
 def taught(family: str) -> PreTrainedModel:
@@ -71,7 +71,7 @@ def pupil(request: pytest.FixtureRequest) -> Pupil:
 
 
 def wrong_head() -> MultiToken:
-    """Its guesses hardly ever stand: what was read of them is written over."""
+    """Its drafts are hardly ever accepted: what was read of them is written over."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         head = MultiToken(moe.BASE["hidden_size"], 16)
@@ -92,21 +92,21 @@ def same(found: list[GenerateResponse], wanted: list[GenerateResponse]) -> None:
 
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
-def test_tokens_log_probabilities_and_experts_are_those_without_guessing(
+def test_tokens_log_probabilities_and_experts_are_those_without_drafts(
     pupil: Pupil, temperature: float, compiled: bool
 ) -> None:
     requests = asked(12, temperature=temperature, experts_from=0)  # more than slots: some wait
     plain, _, plain_steps = run(pupil.model, requests, None, compiled=compiled)
     recorder = Recorder(pupil.model)
     for head in (pupil.head, wrong_head()):
-        guessed, runner, steps = run(pupil.model, requests, head, compiled=compiled)
-        same(guessed, plain)
-        for request, answer in zip(requests, guessed, strict=True):
+        drafted, runner, steps = run(pupil.model, requests, head, compiled=compiled)
+        same(drafted, plain)
+        for request, answer in zip(requests, drafted, strict=True):
             check(pupil.model, request, answer)
             assert answer.experts is not None and answer.experts.rows == len(request.prompt_ids) + 29
             assert (answer.experts.unpack() == recorder.chosen()[:-1].numpy()).all()
-        assert runner.drafter is not None and runner.drafter.guessed > 0
-        share = runner.drafter.right / runner.drafter.guessed
+        assert runner.drafter is not None and runner.drafter.drafted > 0
+        share = runner.drafter.accepted / runner.drafter.drafted
         if head is pupil.head:
             assert share > 0.2 and steps < 0.8 * plain_steps
             assert share < 1 or temperature == 0  # of a text that runs by rote all may stand
@@ -114,7 +114,7 @@ def test_tokens_log_probabilities_and_experts_are_those_without_guessing(
             assert share < 0.1
 
 
-def test_a_head_learns_to_guess_and_a_step_gives_more_than_a_token(pupil: Pupil) -> None:
+def test_a_head_learns_to_draft_and_a_step_gives_more_than_a_token(pupil: Pupil) -> None:
     assert pupil.before.stood < 0.05  # chance is one in 97
     assert pupil.after.stood > 0.3 and pupil.after.loss < 0.5 * pupil.before.loss
     total = 0
@@ -136,9 +136,9 @@ def test_limits_stop_tokens_and_narrowed_requests_hold(pupil: Pupil) -> None:
         same(run(pupil.model, short, pupil.head)[0], run(pupil.model, short, None)[0])
     full = [GenerateRequest(prompt_ids=[3] * 250, max_tokens=50, seed=1, experts_from=200)]  # the context holds 256
     same(run(pupil.model, full, pupil.head)[0], run(pupil.model, full, None)[0])
-    narrowed, runner, _ = run(pupil.model, asked(4, top_k=3, experts_from=0), pupil.head)
-    assert runner.drafter is not None and runner.drafter.guessed == 0
-    same(narrowed, run(pupil.model, asked(4, top_k=3, experts_from=0), None)[0])
+    mask_logits, runner, _ = run(pupil.model, asked(4, top_k=3, experts_from=0), pupil.head)
+    assert runner.drafter is not None and runner.drafter.drafted == 0
+    same(mask_logits, run(pupil.model, asked(4, top_k=3, experts_from=0), None)[0])
 
 
 def test_turns_of_a_session_copies_of_a_prompt_and_other_weights(pupil: Pupil) -> None:
@@ -166,7 +166,7 @@ def test_turns_of_a_session_copies_of_a_prompt_and_other_weights(pupil: Pupil) -
             answers = [answer for n in range(6) if isinstance(answer := found[n], GenerateResponse)]
             told += answers
             prompts = [[*p, *a.token_ids, 11] for p, a in zip(prompts, answers, strict=True)]
-        assert runner.drafter is None or 0 < runner.drafter.right < runner.drafter.guessed
+        assert runner.drafter is None or 0 < runner.drafter.accepted < runner.drafter.drafted
         return told
 
     other = type(pupil.model)(pupil.model.config)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from trainer.inference.embedded.runner import Limits, Runner
-from trainer.inference.embedded.thread import EngineThread
+from trainer.inference.embedded.serving.thread import EngineThread
 
 SECONDS = 20.0
 

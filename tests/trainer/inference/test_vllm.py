@@ -27,8 +27,8 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import Site, long_model, vllm_double, wait_for
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError, InferenceRefused
-from trainer.inference.discovery import MemberSpec, server_urls
-from trainer.inference.embedded.process import ServerProcess
+from trainer.inference.discovery import ReplicaSpec, server_urls
+from trainer.inference.embedded.serving.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response, read_room
 from trainer.inference.vllm.deployment import Deployment, misfit
@@ -184,7 +184,7 @@ async def test_a_server_that_is_not_vllm_is_named(tmp_path: Path) -> None:
 
     async with answering(Route("/v1/models", page)) as url:
         engine = VllmEngine(
-            [MemberSpec(url=url), MemberSpec(url="http://127.0.0.1:9")], data=tmp_path, poll_seconds=0.01
+            [ReplicaSpec(url=url), ReplicaSpec(url="http://127.0.0.1:9")], data=tmp_path, poll_seconds=0.01
         )
         await engine.start()
         try:
@@ -259,7 +259,7 @@ async def test_deployments_take_turns_and_each_token_is_of_the_right_weights(pai
 async def test_many_workers_ask_for_the_same_deployment_at_once(tmp_path: Path) -> None:
     policy_dir = models.save(long_model(0), tmp_path / "policy")
     with vllm_double(policy_dir, tmp_path / "double") as vllm:
-        engine = VllmEngine([MemberSpec(url=vllm)], data=tmp_path / "data", poll_seconds=0.02)
+        engine = VllmEngine([ReplicaSpec(url=vllm)], data=tmp_path / "data", poll_seconds=0.02)
         await engine.start()
         try:
             spec = DeploymentSpec(name="run-1", policy_dir=str(policy_dir))

@@ -20,7 +20,7 @@ from tests.trainer.inference.test_vllm import answering
 from tests.trainer.router_replay import moe
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceRefused
-from trainer.inference.embedded.process import ServerProcess
+from trainer.inference.embedded.serving.process import ServerProcess
 from trainer.inference.vllm.api import VllmApi
 
 FLAG = "--enable-return-routed-experts"

@@ -23,7 +23,7 @@ from tests import vllm_server
 from tests.trainer.inference import models
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse
-from trainer.inference.embedded.process import ServerProcess
+from trainer.inference.embedded.serving.process import ServerProcess
 from trainer.policy.names import checkpoint_state
 from trainer.weights import WeightStore
 

@@ -28,9 +28,9 @@ from starlette.routing import Route
 from tests.trainer.inference.vllm_workers import Worker, gathered
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.runner import Limits
-from trainer.inference.embedded.server import EmbeddedEngine
+from trainer.inference.embedded.serving.server import EmbeddedEngine
 from trainer.inference.errors import BadRequest, ServerError
-from trainer.router_replay.payload import Experts
+from trainer.routed_experts import Experts
 from trainer.weights import WeightStore
 
 NAME = "policy"

@@ -50,7 +50,7 @@ def test_a_gpu_is_waited_for_and_the_cpu_never(monkeypatch: pytest.MonkeyPatch) 
 def test_a_step_counts_what_was_still_queued(waited: list[torch.device], monkeypatch: pytest.MonkeyPatch) -> None:
     with other_device() as device:
         learner = worlds.alone(worlds.policy("qwen3").to(device))
-        monkeypatch.setattr(learner.effort, "metrics", told := Mock(wraps=learner.effort.metrics))
+        monkeypatch.setattr(learner.flops, "metrics", told := Mock(wraps=learner.flops.metrics))
         values = learner.train(worlds.groups(), step=1)
     assert set(waited) == {device}
     assert values["time/forward_backward"] == QUEUED and values["time/optimizer"] == 2 * QUEUED
@@ -64,6 +64,6 @@ def test_so_does_a_supervised_step(waited: list[torch.device]) -> None:
         model = worlds.policy("qwen3").to(device)
         learner = SupervisedLearner(model, optimizer=OptimizerConfig(), total_steps=2)
         values = learner.train(rows, step=1)
-        work = learner.effort.shape.flops(flops.Tokens.of_rows([4], 3))
+        work = learner.flops.shape.flops(flops.Tokens.of_rows([4], 3))
     assert waited == [device, device]
     assert values["speed/model_flops"] == pytest.approx(work / QUEUED)

@@ -27,15 +27,15 @@ from trainer.config import (
     RLConfig,
     TextualFeedbackConfig,
 )
+from trainer.errors import BatchTimeout, StageError
 from trainer.learning.supervised import Example, SupervisedLearner
 from trainer.midtrain.stage import run_midtrain
 from trainer.rl.stage import run_rl
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.stages.device import device_of
 from trainer.types import HintedTurn, TrainGroup
 from trainer.weights import WeightStore
 
-PLACES = ("trainer.stages.learner.device_of", "trainer.stages.supervised_loop.device_of")
+PLACES = ("trainer.rl.learner.device_of", "trainer.stages.supervised_loop.device_of")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tests.trainer.learning.models import tiny_model
 from tests.trainer.learning.test_step import group, learner
 from tests.trainer.router_replay import moe
 from trainer.config import LoraConfig, OptimizerConfig
-from trainer.learning.flops import Effort, Tokens, fastest_product, shape_of
+from trainer.learning.flops import FlopsCounter, Tokens, fastest_product, shape_of
 from trainer.learning.lora import Adapters
 from trainer.learning.memory import take_peak
 from trainer.learning.metrics import describe
@@ -97,7 +97,7 @@ def test_a_step_in_bfloat16_is_measured_against_that_peak() -> None:
 
 
 def test_a_reference_is_scored_too_and_ranks_share_the_work() -> None:
-    effort = Effort(tiny_model())
+    effort = FlopsCounter(tiny_model())
     alone = effort.metrics(EVERY_PAIR, 1.0, device=CPU)
     assert effort.metrics(EVERY_PAIR, 1.0, device=CPU, ranks=4)["speed/mfu"] == alone["speed/mfu"] / 4
     assert effort.shape.flops(EVERY_PAIR, reference=True) == pytest.approx(4 / 3 * effort.shape.flops(EVERY_PAIR))

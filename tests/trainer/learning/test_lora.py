@@ -10,10 +10,10 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import LoraConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.learning.lora import Adapters, LoraUnavailable
+from trainer.rl.learner import build_adapters
 from trainer.rl.stage import run_rl
-from trainer.stages.base import BatchTimeout, StageError
-from trainer.stages.learner import build_adapters
 from trainer.weights import WeightStore
 
 

@@ -6,6 +6,7 @@ import torch
 from tests.trainer.learning.models import tiny_model
 from trainer.algorithms.advantage import group_advantages
 from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig, RLConfig
+from trainer.learning.backend import SingleProcess
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.loss import score_tokens
 from trainer.learning.metrics import describe
@@ -25,7 +26,7 @@ def learner(model=None, *, reference=None, micro_batch_tokens=64, precision="flo
         temperature=TEMPERATURE,
         total_steps=10,
         micro_batch_tokens=micro_batch_tokens,
-        precision=precision,
+        backend=SingleProcess(precision=precision),
         reference=reference,
     )
 
@@ -203,7 +204,7 @@ def test_a_step_in_bfloat16_keeps_float32_weights_and_stays_near_the_float32_one
     for precision in ("float32", "bfloat16"):
         model = tiny_model()
         made = learner(model)
-        made.precision = precision
+        made.backend = SingleProcess(precision=precision)
         metrics = made.train(groups, step=1)
         assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
         moved[precision] = metrics["optim/grad_norm"]
@@ -218,7 +219,7 @@ def test_a_step_does_not_depend_on_how_many_logits_exist_at_a_time(precision: st
     for at_once in (0, 100):
         model = tiny_model()
         made = learner(model)
-        made.precision, made.lm_head_chunk_size = precision, at_once
+        made.backend = SingleProcess(precision=precision, lm_head_chunk_size=at_once)
         norm = made.train(groups, step=1)["optim/grad_norm"]
         after.append(norm)
     assert after[1] == pytest.approx(after[0], rel=1e-5 if precision == "float32" else 0.02)

@@ -16,6 +16,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig
+from trainer.errors import StageError
 from trainer.learning.metrics import describe
 from trainer.midtrain.corpus.clean import Cleaned, clean
 from trainer.midtrain.corpus.documents import Document
@@ -25,7 +26,6 @@ from trainer.midtrain.heldout import held_out
 from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import TemplateNotExact
 from trainer.sft.templates import check_round_trip
-from trainer.stages.base import StageError
 from trainer.toy.data import EpisodeTurn, ExpertEpisode
 
 
@@ -243,7 +243,7 @@ def test_held_out_rows_are_as_many_as_asked_for() -> None:
     documents = [document(f"value_{n} = {n}\n" * 40, f"{n}.py") for n in range(6)]
 
     def tokens(most: int) -> int:
-        rows = held_out(tokenizer, documents, length=64, most=most, codebase=None).rows["loss/language/python"]
+        rows = held_out(tokenizer, documents, length=64, max_tokens=most, codebase=None).rows["loss/language/python"]
         return sum(len(row.ids) for row in rows)
 
     assert 100 <= tokens(100) < 164 < tokens(400) < 464 < tokens(10**6) == tokens(10**7)

@@ -51,7 +51,7 @@ def recent_text(codebase: Codebase) -> str:
     "recent", [Recent(commits=1), Recent(since="2026-01-11"), Recent(since="2026-01-20T11:59:00Z")]
 )
 def test_lines_of_recent_commits_are_told_apart(repository: Path, recent: Recent) -> None:
-    codebase = read_codebase(repository, recent, most_bytes=100_000)
+    codebase = read_codebase(repository, recent, max_bytes=100_000)
     assert codebase.files == ["names.py", "other.py", "total.py"] and codebase.name == "shop"
     assert recent_text(codebase) == NEW
     assert codebase.text == f"# names.py\nB = 2\n\n# other.py\ndef other():\n    return 1\n\n# total.py\n{OLD}{NEW}\n"
@@ -60,15 +60,15 @@ def test_lines_of_recent_commits_are_told_apart(repository: Path, recent: Recent
 
 
 def test_more_commits_make_more_recent_and_a_small_room_keeps_what_is_recent(repository: Path) -> None:
-    two = read_codebase(repository, Recent(commits=2), most_bytes=100_000)
+    two = read_codebase(repository, Recent(commits=2), max_bytes=100_000)
     assert recent_text(two) == "def other():\n    return 1\n" + NEW
-    assert read_codebase(repository, Recent(commits=99), most_bytes=100_000).before == two.before
-    assert read_codebase(repository, Recent(commits=1), most_bytes=1).files == ["total.py"]
+    assert read_codebase(repository, Recent(commits=99), max_bytes=100_000).before == two.before
+    assert read_codebase(repository, Recent(commits=1), max_bytes=1).files == ["total.py"]
 
 
 def test_odd_lines_are_counted_as_git_counts_them(repository: Path) -> None:
     commit(repository, 21, total="+++ b/names.py\n@@ -1 +1 @@\n\x0c\n" + OLD, odd="x = 1\r\ny = '\u2028'\nlast")
-    codebase = read_codebase(repository, Recent(commits=1), most_bytes=100_000)
+    codebase = read_codebase(repository, Recent(commits=1), max_bytes=100_000)
     assert recent_text(codebase) == "x = 1\r\ny = '\u2028'\nlast" + "+++ b/names.py\n@@ -1 +1 @@\n\x0c\n"
 
 
@@ -85,14 +85,14 @@ def test_what_cannot_be_measured_is_named(repository: Path, tmp_path: Path) -> N
         (repository, Recent(since="2026-02-01"), "no commit since 2026-02-01, the newest is of 2026-01-20"),
     ):
         with pytest.raises(NothingToMeasure, match=words):
-            read_codebase(root, recent, most_bytes=1000)
+            read_codebase(root, recent, max_bytes=1000)
     commit(repository, 22, names="")
     with pytest.raises(NothingToMeasure, match="no line of a text file was added in the last 1 commits"):
-        read_codebase(repository, Recent(commits=1), most_bytes=1000)
+        read_codebase(repository, Recent(commits=1), max_bytes=1000)
     (tmp_path / "empty").mkdir()
     with pytest.raises(NothingToMeasure, match="no text of a known language"):
-        read_codebase(tmp_path / "empty", Recent(), most_bytes=1000)
-    usual = {"commits": None, "since": "", "window": 64, "most_bytes": 1000, "items": 1}
+        read_codebase(tmp_path / "empty", Recent(), max_bytes=1000)
+    usual = {"commits": None, "since": "", "window": 64, "max_bytes": 1000, "items": 1}
     for wrong, words in (
         ({"since": "yesterday"}, "--since is 'yesterday'; write a date"), ({"window": 1}, "--window is 1"),
         ({"items": 0}, "--items is 0"), ({"commits": -1}, "--commits is -1"),
@@ -103,7 +103,7 @@ def test_what_cannot_be_measured_is_named(repository: Path, tmp_path: Path) -> N
 
 def test_bits_are_given_to_the_lines_in_which_tokens_begin(repository: Path) -> None:
     policy = policies.load(BASE_POLICY)
-    codebase = read_codebase(repository, Recent(commits=1), most_bytes=100_000)
+    codebase = read_codebase(repository, Recent(commits=1), max_bytes=100_000)
     found = score(policy, codebase, window=1024)
     assert sum(file.bits for file in found.files) == pytest.approx(found.nats / math.log(2), rel=1e-6)
     assert sum(file.bytes for file in found.files) == len(codebase.text.encode())
@@ -116,7 +116,7 @@ def test_bits_are_given_to_the_lines_in_which_tokens_begin(repository: Path) -> 
 
 def test_a_tokenizer_of_another_policy_is_named(repository: Path) -> None:
     policy = policies.load(BASE_POLICY)
-    codebase = read_codebase(repository, Recent(commits=1), most_bytes=100_000)
+    codebase = read_codebase(repository, Recent(commits=1), max_bytes=100_000)
     policy.model.resize_token_embeddings(10)
     with pytest.raises(ValueError, match="the weights know 10 tokens: they are of different policies"):
         score(policy, codebase, window=64)
@@ -151,7 +151,7 @@ def candidates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_the_model_that_knows_the_code_wins(repository: Path, candidates: tuple[Path, Path]) -> None:
-    codebase = read_codebase(repository, Recent(commits=1), most_bytes=100_000)
+    codebase = read_codebase(repository, Recent(commits=1), max_bytes=100_000)
     fresh, trained = (select(folder, codebase, window=128, items=1, changes=1) for folder in candidates)
     assert trained.bits_per_byte.value < fresh.bits_per_byte.value
     assert trained.recent_bits_per_byte is not None and fresh.recent_bits_per_byte is not None
@@ -161,7 +161,7 @@ def test_the_model_that_knows_the_code_wins(repository: Path, candidates: tuple[
     assert found.bits_per_byte.value < 0 and found.recent_bits_per_byte is not None
     assert found.recent_bits_per_byte.high < 0
     assert fresh.unknown_tokens == 0 and fresh.bytes_per_second > 0 and fresh.window == 128
-    other = read_codebase(repository, Recent(commits=1), most_bytes=1)
+    other = read_codebase(repository, Recent(commits=1), max_bytes=1)
     with pytest.raises(ValueError, match="measure both in one command"):
         compare(trained, select(candidates[0], other, items=1, changes=1))
 

@@ -57,7 +57,7 @@ def test_a_trained_policy_is_chosen(tmp_path, policy) -> None:
     )
     random = policies.Policy(build_tiny_model(policy.tokenizer, 0), policy.tokenizer, policy.renderer, tmp_path)
     untrained = policies.save(random, tmp_path / "random")
-    codebase = read_codebase(tmp_path / "code", Recent(), most_bytes=10_000)
+    codebase = read_codebase(tmp_path / "code", Recent(), max_bytes=10_000)
     scores = [select(folder, codebase, items=2, changes=1) for folder in (BASE_POLICY, untrained)]
     assert scores[0].codebase_nll < scores[1].codebase_nll
     assert scores[0].codebase_tokens == scores[1].codebase_tokens

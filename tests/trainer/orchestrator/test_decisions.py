@@ -15,11 +15,11 @@ from sandbox.grading.outcomes import OUTCOMES, Cause, Fault, Verdict, is_ours
 from tests.trainer.router_replay import moe
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer.inference.contract import GenerateResponse, VersionSpan
-from trainer.orchestrator.circuit_breaker import tripped
+from trainer.orchestrator.circuit_breaker import breaker_open
 from trainer.orchestrator.concurrency import EngineLoad, next_limit
 from trainer.orchestrator.validation import GroupRefused, GroupStale, InvalidEngineResponse, check_group, token_versions
+from trainer.routed_experts import RoutedExperts
 from trainer.router_replay.families import routers
-from trainer.router_replay.payload import RoutedExperts
 from trainer.router_replay.validate import FAMILIES as REPLAYED
 from trainer.router_replay.validate import PolicyShape, shape_of
 from trainer.types import HintedTurn, TrainGroup, TrainSample
@@ -51,11 +51,11 @@ def test_the_limit_settles_where_the_engine_is_full():
 
 
 def test_the_breaker_trips_in_a_row_or_by_share():
-    assert tripped([False] * 4, in_a_row=5) is None
-    assert "last 5 groups" in str(tripped([False] * 5 + [True], in_a_row=5))
-    assert tripped([True, *[False] * 4] * 1, in_a_row=5) is None
-    assert "8 of the last 12" in str(tripped([True, False, False] * 4, in_a_row=5))
-    assert tripped([False] * 50, in_a_row=0) is None
+    assert breaker_open([False] * 4, in_a_row=5) is None
+    assert "last 5 groups" in str(breaker_open([False] * 5 + [True], in_a_row=5))
+    assert breaker_open([True, *[False] * 4] * 1, in_a_row=5) is None
+    assert "8 of the last 12" in str(breaker_open([True, False, False] * 4, in_a_row=5))
+    assert breaker_open([False] * 50, in_a_row=0) is None
 
 
 def test_faults_of_the_installation_are_told_from_those_of_tasks_and_people():

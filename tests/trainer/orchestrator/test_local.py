@@ -12,17 +12,17 @@ import pytest
 from sandbox.grading.outcomes import Cause, Loss
 from tests.support.journal import Journal, JournalError
 from tests.support.local_loop import LocalSource
-from tests.trainer.orchestrator.groups import accepted, lost, shuffled
+from tests.trainer.orchestrator.groups import accepted, group_of, lost, shuffled
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink, small_config
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import OrchestratorConfig, SamplingConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.orchestrator.concurrency import EngineLoad
-from trainer.rl.rl_sync import SyncRun, build_reference, policies, train
+from trainer.rl.learner import build_learner
+from trainer.rl.rl_sync import SyncRun, build_reference, learn, policies, publish
 from trainer.rl.stage import run_rl
-from trainer.router_replay.payload import RoutedExperts
+from trainer.routed_experts import RoutedExperts
 from trainer.router_replay.validate import shape_of
-from trainer.stages.base import BatchTimeout, StageError
-from trainer.stages.learner import build_learner
 from trainer.weights import WeightStore
 
 
@@ -96,15 +96,12 @@ async def test_at_lag_zero_with_everything_on_it_is_the_synchronous_loop(tmp_pat
     async def nothing(version):
         pass
 
-    async def on_step(step):
-        steps.append(step)
-
     sync = SyncRun(config, 0, policy, learner, reference, store, None, nothing)  # type: ignore[arg-type]
 
-    async def play_sync(prompt):
-        return accepted(prompt, sync.version)
-
-    await train(sync, on_step=on_step, play=play_sync)
+    await publish(sync)
+    for first in range(0, config.steps * config.groups_per_step, config.groups_per_step):
+        prompts = range(first, first + config.groups_per_step)
+        steps.append(await learn(sync, [group_of(prompt, sync.version) for prompt in prompts]))
 
     assert [ours.journal.batches[step] for step in range(1, 5)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     for step in steps:

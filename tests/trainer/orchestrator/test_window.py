@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.orchestrator.batch_scheduler import Place, choose
+from trainer.orchestrator.batch_scheduler import BufferEntry, schedule_batch
 
 
 @st.composite
@@ -33,8 +33,8 @@ def test_no_group_starves_and_none_is_trained_twice(numbers, steps, random):
         else:
             state[slow] = "accepted"
         while True:
-            places = [Place(prompt, state[prompt], 0) for prompt in range(count)]
-            choice = choose(places, step=step, groups_per_step=per_step, window=window, staleness_limit=10**6)
+            entries = [BufferEntry(prompt, state[prompt], 0) for prompt in range(count)]
+            choice = schedule_batch(entries, step=step, groups_per_step=per_step, window=window, staleness_limit=10**6)
             if choice.batch is None:
                 break
             assert len(choice.batch) == per_step
@@ -57,41 +57,51 @@ def test_no_group_starves_and_none_is_trained_twice(numbers, steps, random):
 @given(settings())
 def test_strict_order_when_the_window_is_one_step_of_one(numbers):
     per_step, _ = numbers
-    places = [Place(0, "open", 0), *(Place(prompt, "accepted", 0) for prompt in range(1, 20))]
-    choice = choose(places, step=1, groups_per_step=per_step, window=1, staleness_limit=9)
+    entries = [BufferEntry(0, "open", 0), *(BufferEntry(prompt, "accepted", 0) for prompt in range(1, 20))]
+    choice = schedule_batch(entries, step=1, groups_per_step=per_step, window=1, staleness_limit=9)
     assert choice.batch is None
     assert choice.waits_for == (0,)
 
 
 def test_a_finished_group_may_overtake_inside_the_window_only():
-    places = [Place(0, "open", 0), Place(1, "accepted", 0), Place(2, "open", 0), Place(3, "accepted", 0)]
-    narrow = choose(places, step=1, groups_per_step=2, window=3, staleness_limit=9)
-    wide = choose(places, step=1, groups_per_step=2, window=4, staleness_limit=9)
+    entries = [
+        BufferEntry(0, "open", 0),
+        BufferEntry(1, "accepted", 0),
+        BufferEntry(2, "open", 0),
+        BufferEntry(3, "accepted", 0),
+    ]
+    narrow = schedule_batch(entries, step=1, groups_per_step=2, window=3, staleness_limit=9)
+    wide = schedule_batch(entries, step=1, groups_per_step=2, window=4, staleness_limit=9)
     assert (narrow.batch, narrow.waits_for) == (None, (0,))
     assert wide.batch == (1, 3)
 
 
 def test_the_window_moves_on_with_what_the_step_takes():
     """The oldest is finished at last: it does not hold back those behind the old window."""
-    places = [Place(0, "accepted", 0), Place(1, "consumed", 0), Place(2, "consumed", 0), Place(3, "accepted", 0)]
-    assert choose(places, step=2, groups_per_step=2, window=2, staleness_limit=9).batch == (0, 3)
+    entries = [
+        BufferEntry(0, "accepted", 0),
+        BufferEntry(1, "consumed", 0),
+        BufferEntry(2, "consumed", 0),
+        BufferEntry(3, "accepted", 0),
+    ]
+    assert schedule_batch(entries, step=2, groups_per_step=2, window=2, staleness_limit=9).batch == (0, 3)
 
 
 def test_a_group_that_would_become_too_stale_is_waited_for():
-    places = [Place(0, "accepted", 1), Place(1, "open", 1), Place(2, "accepted", 1)]
-    assert choose(places, step=3, groups_per_step=2, window=5, staleness_limit=2).batch == (0, 2)
-    late = choose(places, step=4, groups_per_step=2, window=5, staleness_limit=2)
+    entries = [BufferEntry(0, "accepted", 1), BufferEntry(1, "open", 1), BufferEntry(2, "accepted", 1)]
+    assert schedule_batch(entries, step=3, groups_per_step=2, window=5, staleness_limit=2).batch == (0, 2)
+    late = schedule_batch(entries, step=4, groups_per_step=2, window=5, staleness_limit=2)
     assert (late.batch, late.waits_for) == (None, (1,))
 
 
 def test_a_finished_group_with_tokens_that_are_too_old_is_in_no_batch():
-    places = [Place(0, "accepted", 0), Place(1, "accepted", 8), Place(2, "accepted", 9)]
-    choice = choose(places, step=10, groups_per_step=2, window=5, staleness_limit=1)
+    entries = [BufferEntry(0, "accepted", 0), BufferEntry(1, "accepted", 8), BufferEntry(2, "accepted", 9)]
+    choice = schedule_batch(entries, step=10, groups_per_step=2, window=5, staleness_limit=1)
     assert (choice.batch, choice.stale) == ((1, 2), (0,))
-    short = choose(places[:2], step=10, groups_per_step=2, window=5, staleness_limit=1)
+    short = schedule_batch(entries[:2], step=10, groups_per_step=2, window=5, staleness_limit=1)
     assert (short.batch, short.stale) == (None, (0,))
 
 
 def test_a_finished_group_whose_last_chance_this_is_comes_before_others():
-    places = [Place(0, "accepted", 9), Place(1, "accepted", 9), Place(2, "accepted", 8)]
-    assert choose(places, step=10, groups_per_step=2, window=5, staleness_limit=1).batch == (0, 2)
+    entries = [BufferEntry(0, "accepted", 9), BufferEntry(1, "accepted", 9), BufferEntry(2, "accepted", 8)]
+    assert schedule_batch(entries, step=10, groups_per_step=2, window=5, staleness_limit=1).batch == (0, 2)

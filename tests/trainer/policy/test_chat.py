@@ -285,9 +285,9 @@ def test_a_policy_without_a_usable_template_is_refused() -> None:
 def test_a_long_prompt_is_refused_soon_and_one_that_fits_is_the_same(renderer: ChatRenderer) -> None:
     messages = [{"role": "user", "content": "def f(x):\n    return x + 1\n" * 4000}]
     ids = renderer.start(messages)
-    assert renderer.start(messages, most=len(ids)) == ids
+    assert renderer.start(messages, max_tokens=len(ids)) == ids
     with pytest.raises(PromptTooLong) as refused:
-        renderer.start(messages, most=len(ids) // 2)
+        renderer.start(messages, max_tokens=len(ids) // 2)
     assert len(ids) // 2 < refused.value.tokens < len(ids)
     with pytest.raises(PromptTooLong):
-        renderer.start([{"role": "user", "content": "short"}], most=2)
+        renderer.start([{"role": "user", "content": "short"}], max_tokens=2)

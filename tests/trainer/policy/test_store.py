@@ -12,7 +12,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from trainer.config import CheckpointConfig
-from trainer.inference.mtp.head import MultiToken
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.policy import ChatRenderer, Policy, PolicyUnreadable, load, native_dtype, published_dtype, save
 from trainer.toy.model import build_tiny_model
 from trainer.toy.tokenizer import build_tokenizer
@@ -55,7 +55,7 @@ def test_saving_replaces_the_folder_and_leaves_nothing_behind(policy: Policy, tm
     assert (folder / "model.safetensors").stat().st_size < 2_000_000
 
 
-def test_heads_that_guess_ahead_go_along(policy: Policy, saved: Path, tmp_path: Path) -> None:
+def test_draft_heads_go_along(policy: Policy, saved: Path, tmp_path: Path) -> None:
     shutil.copytree(saved, tmp_path / "first")
     hidden = int(policy.model.config.hidden_size)
     MultiToken(hidden, 8).save(tmp_path / "first")

@@ -14,8 +14,8 @@ from trainer.realtime.guards import CanaryGuards, InUse, Rates, canary
 NUMBERS = st.lists(st.floats(-1000, 1000), min_size=1, max_size=60)
 
 
-def row(before: Sample, now: Sample, *, bound: float | None = 0.1, least: int = 10, relative: bool = False) -> Row:
-    return compared("it", before, now, falls=True, bound=bound, deviations=2.0, least=least, relative=relative)
+def row(before: Sample, now: Sample, *, bound: float | None = 0.1, min_count: int = 10, relative: bool = False) -> Row:
+    return compared("it", before, now, falls=True, bound=bound, deviations=2.0, min_count=min_count, relative=relative)
 
 
 def use(*, rewards: list[float], waits: list[float], good: int = 0, bad: int = 0) -> InUse:
@@ -40,7 +40,7 @@ def test_a_bound_is_broken_beyond_chance_only(before: Sample, now: Sample, stand
 
 
 def test_one_observation_says_nothing_and_no_bound_ends_nothing() -> None:
-    assert row(Sample.mean([1.0]), Sample.mean([0.0]), least=1).standing == "little"
+    assert row(Sample.mean([1.0]), Sample.mean([0.0]), min_count=1).standing == "little"
     assert row(Sample.share(1.0, 900), Sample.share(0.0, 900), bound=None).standing == "unbound"
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.trainer.rollouts.make import trajectory
 from trainer.config import RewardConfig
-from trainer.rewards import RewardError, base, part_names, plugins, score
+from trainer.rewards import RewardError, part_names, plugins, score
+from trainer.rewards.parts import base
 
 PART = """
 from trainer.rewards import reward_part

@@ -4,7 +4,8 @@ from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason
 from tests.trainer.rollouts.make import trajectory
 from trainer.config import RewardConfig
-from trainer.rewards import RewardError, base, part_names, reward_part, score
+from trainer.rewards import RewardError, part_names, reward_part, score
+from trainer.rewards.parts import base
 
 
 @pytest.mark.parametrize(

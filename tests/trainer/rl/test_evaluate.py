@@ -19,7 +19,8 @@ from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import InferenceError
 from trainer.policy import ChatRenderer, load_tokenizer
 from trainer.rl.evaluate import EvalReport, evaluate, mean_interval, pass_at_k, summarise, wilson_interval
-from trainer.rollouts.episode import EpisodeSettings, RolloutServices
+from trainer.rollouts.episode import RolloutServices
+from trainer.rollouts.turns import EpisodeSettings
 
 
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))

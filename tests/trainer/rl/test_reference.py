@@ -7,9 +7,9 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, ObjectiveConfig
+from trainer.errors import BatchTimeout
+from trainer.rl.learner import build_reference
 from trainer.rl.stage import run_rl
-from trainer.stages.base import BatchTimeout
-from trainer.stages.learner import build_reference
 from trainer.weights import WeightStore
 
 STEPS = 6

@@ -10,10 +10,10 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import HarnessConfig, OrchestratorConfig, SummaryConfig
+from trainer.errors import BatchTimeout, StageError
 from trainer.learning.metrics import describe
 from trainer.learning.step import NonFiniteGradients
 from trainer.rl.stage import PromptRepeated, run_rl
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.weights import WeightStore
 
 OPENING = 4

@@ -11,8 +11,8 @@ from sandbox.grading.findings import ReportFinding, Rule
 from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import ToolCall
 from tests.trainer.rollouts.make import trajectory
+from trainer.attempt import attempt_of
 from trainer.config import MonitorsConfig, RLConfig
-from trainer.rollouts.attempt import attempt_of
 from trainer.rollouts.audit import (
     GroupAudit,
     audit_group,

@@ -15,8 +15,8 @@ from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.chat import ChatClient, Endpoint, read_reply
 from trainer.inference.contract import InferenceError
 from trainer.rollouts.chat import ChatServices, run_chat_episode
-from trainer.rollouts.episode import EpisodeSettings
 from trainer.rollouts.interruption import Interruption, obeyed
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory
 
 SAMPLING = SamplingConfig(max_turn_tokens=4096, max_context_tokens=100_000, max_turns=6, engine_seconds=1.0)

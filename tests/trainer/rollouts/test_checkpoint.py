@@ -12,7 +12,7 @@ from sandbox.harness.profile import get_profile
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import HarnessConfig, OrchestratorConfig, RLConfig, SamplingConfig
 from trainer.inference.contract import GenerateResponse, InferenceError, VersionSpan
-from trainer.rollouts.checkpoint import Partial
+from trainer.rollouts.checkpoint import RolloutCheckpoint
 from trainer.rollouts.group import run_group
 from trainer.rollouts.stragglers import CUT
 from trainer.rollouts.turn import CONTINUATIONS
@@ -36,18 +36,18 @@ class Kept:
     def __init__(self) -> None:
         self.text: dict[int, str] = {}
 
-    async def save(self, partial: Partial) -> None:
-        self.text[partial.sample] = partial.model_dump_json()
+    async def save(self, checkpoint: RolloutCheckpoint) -> None:
+        self.text[checkpoint.sample] = checkpoint.model_dump_json()
 
-    async def load(self, sample: int) -> Partial | None:
-        return Partial.model_validate_json(self.text[sample]) if sample in self.text else None
+    async def load(self, sample: int) -> RolloutCheckpoint | None:
+        return RolloutCheckpoint.model_validate_json(self.text[sample]) if sample in self.text else None
 
 
 @pytest.fixture
 def play(task, renderer, environments, backend, tmp_path):
     store = SnapshotStore(tmp_path / "snapshots")
 
-    async def run(client, *, partials=None, **changes):
+    async def run(client, *, checkpoints=None, **changes):
         return await run_group(
             task=task,
             group_id="g",
@@ -60,7 +60,7 @@ def play(task, renderer, environments, backend, tmp_path):
             deployment="policy",
             seed=3,
             snapshots=store,
-            partials=partials,
+            checkpoints=checkpoints,
         )
 
     return run
@@ -76,7 +76,7 @@ async def test_a_lost_attempt_goes_on_from_its_last_snapshot(play, task, rendere
     script, kept = work(task), Kept()
     # The first worker dies after the files are mended: the engine it asks never answers, and its group is cancelled.
     dying = ScriptedClient(renderer, [*script[:-1], None], versions=(3,))
-    first = asyncio.create_task(play(dying, partials=kept))
+    first = asyncio.create_task(play(dying, checkpoints=kept))
     async with asyncio.timeout(60):
         while len(dying.requests) < 2 * len(script):
             await asyncio.sleep(0)
@@ -85,7 +85,7 @@ async def test_a_lost_attempt_goes_on_from_its_last_snapshot(play, task, rendere
     assert sorted(kept.text) == [0, 1]
 
     again = ScriptedClient(renderer, script[-1:], versions=(4,))
-    result = await play(again, partials=kept)
+    result = await play(again, checkpoints=kept)
     assert len(again.requests) == 2  # only what was not done
     for trajectory in result.trajectories:
         # Graded on the work of both workers; every token is the policy's own, with the version that sampled it.
@@ -103,12 +103,12 @@ async def test_a_lost_attempt_goes_on_from_its_last_snapshot(play, task, rendere
 
 async def test_without_a_usable_snapshot_it_begins_again(play, task, renderer):
     script, kept = work(task), Kept()
-    await play(ScriptedClient(renderer, script), partials=kept)
+    await play(ScriptedClient(renderer, script), checkpoints=kept)
     for sample, text in kept.text.items():
-        digest = Partial.model_validate_json(text).snapshot
+        digest = RolloutCheckpoint.model_validate_json(text).snapshot
         kept.text[sample] = text.replace(digest, "0" * len(digest))
     client = ScriptedClient(renderer, script)
-    result = await play(client, partials=kept)
+    result = await play(client, checkpoints=kept)
     assert len(client.requests) == 2 * len(script)
     assert {trajectory.verdict for trajectory in result.trajectories} == {Verdict.PASSED}
 
@@ -116,7 +116,7 @@ async def test_without_a_usable_snapshot_it_begins_again(play, task, renderer):
 async def test_and_it_can_be_turned_off(play, task, renderer):
     script, kept = work(task), Kept()
     off = OrchestratorConfig(resume_rollouts=False)
-    await play(ScriptedClient(renderer, script), partials=kept, orchestrator=off)
+    await play(ScriptedClient(renderer, script), checkpoints=kept, orchestrator=off)
     assert kept.text == {}
 
 

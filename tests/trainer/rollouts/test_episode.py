@@ -14,11 +14,13 @@ from sandbox.storable import storable_json
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError, VersionSpan
-from trainer.rewards import base, reward_part
+from trainer.rewards import reward_part
+from trainer.rewards.parts import base
 from trainer.rollouts.ending import graded
-from trainer.rollouts.episode import EpisodeSettings, run_episode
+from trainer.rollouts.episode import run_episode
 from trainer.rollouts.limits import EpisodeLimits
 from trainer.rollouts.record import Record, opening_messages
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory
 
 

@@ -13,10 +13,11 @@ from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.algorithms import group_streams
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
-from trainer.rewards.length import effort
-from trainer.rollouts.episode import EpisodeSettings, run_episode
+from trainer.rewards.parts.length import effort
+from trainer.rollouts.episode import run_episode
 from trainer.rollouts.group import group_stats
 from trainer.rollouts.segments import LEFT_OUT, Windows, last_turns, read_summary, state
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory, Turn
 
 PLAN = [{"content": "read", "status": "done"}, {"content": "mend", "status": "pending"}]
@@ -165,11 +166,11 @@ def test_the_state_counts_what_remains():
 
 
 def test_a_window_is_full_at_the_trigger_and_the_last_one_never():
-    windows = Windows(SummaryConfig(trigger_tokens=10, max_windows=2), most=100)
+    windows = Windows(SummaryConfig(trigger_tokens=10, max_windows=2), max_tokens=100)
     assert [windows.full(tokens) for tokens in (9, 10)] == [False, True]
     windows.made = 1
     assert not windows.full(1000)
-    assert not Windows(SummaryConfig(), most=100).full(1000)
+    assert not Windows(SummaryConfig(), max_tokens=100).full(1000)
 
 
 def test_last_turns_begin_with_a_turn_of_their_window():

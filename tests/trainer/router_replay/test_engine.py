@@ -9,11 +9,11 @@ from tests.trainer.router_replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.embedded.factory import build_decoder, build_weights
 from trainer.inference.embedded.hf_moe import LibraryShape
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
-from trainer.inference.mtp.head import MultiToken
 from trainer.policy.names import checkpoint_state
 from trainer.router_replay.hooks import Recorder
 
@@ -21,7 +21,7 @@ LIMITS = Limits(max_context=128, max_slots=6, prefill_tokens=16)
 
 
 def runner_of(model: torch.nn.Module, *, ahead: int = 0) -> Runner:
-    """`ahead`: tokens guessed, by a head that is mostly wrong."""
+    """`ahead`: draft tokens, by a head that is mostly wrong."""
     shape = LibraryShape.from_config(model.config.to_dict())
     decoder = build_decoder(shape, checkpoint_state(model, model.state_dict()), LIMITS.max_context)
     runner = Runner(LIMITS)
@@ -70,7 +70,7 @@ def test_experts_of_every_position_are_those_of_the_library(family: str, ahead: 
         assert answer.experts is not None and answer.experts.rows == len(prompt) + 6
         assert (answer.experts.unpack() == recorder.chosen()[:-1].numpy()).all()
     assert answers[4].reused_tokens == len(prompts[4]) - 1
-    assert runner.drafter is None or 0 <= runner.drafter.right < runner.drafter.guessed
+    assert runner.drafter is None or 0 <= runner.drafter.accepted < runner.drafter.drafted
 
 
 @pytest.mark.parametrize("ahead", [0, 3])

@@ -15,8 +15,8 @@ from trainer.learning.metrics import describe
 from trainer.learning.mismatch import mismatch
 from trainer.learning.packing import pack
 from trainer.learning.step import Learner
+from trainer.routed_experts import ReplayRefused, RoutedExperts, SamplingMasks
 from trainer.router_replay.hooks import Recorder, Replay
-from trainer.router_replay.payload import ReplayRefused, RoutedExperts, SamplingSupport
 from trainer.types import TrainGroup, TrainSample
 
 PROMPT, LENGTH = 4, 24
@@ -54,7 +54,7 @@ def sample(model, seed: int, *, advantage: float = 1.0, top: int = 0, noise: flo
         sampler_logprobs=logprobs,
         advantages=[advantage * m for m in mask],
         experts=RoutedExperts.pack(recorder.chosen()[: LENGTH - 1].numpy().astype("uint16")),
-        support=SamplingSupport.pack(open_ids) if top else None,
+        support=SamplingMasks.pack(open_ids) if top else None,
     )
 
 
@@ -135,8 +135,8 @@ def test_log_probabilities_are_of_the_tokens_that_were_open() -> None:
         (lambda s: {"experts": RoutedExperts.pack(s.experts.unpack() + moe.EXPERTS)}, "does not exist"),
         (lambda s: {"experts": s.experts.model_copy(update={"start": 1})}, "up to position 24"),
         (lambda s: {"experts": RoutedExperts.pack(s.experts.unpack()[:, :1])}, "serves another policy"),
-        (lambda s: {"support": SamplingSupport.pack([[]] * 5)}, "sampling support of 5"),
-        (lambda s: {"support": SamplingSupport.pack([[moe.VOCAB + 1]] * LENGTH)}, "leaves the vocabulary"),
+        (lambda s: {"support": SamplingMasks.pack([[]] * 5)}, "sampling support of 5"),
+        (lambda s: {"support": SamplingMasks.pack([[moe.VOCAB + 1]] * LENGTH)}, "leaves the vocabulary"),
     ],
 )
 def test_a_refused_sample_stops_the_step_before_anything_is_computed(change, problem: str) -> None:

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from tests.trainer.router_replay import moe
+from trainer.routed_experts import UNKNOWN, ReplayRefused
 from trainer.router_replay.families import RouterUnknown, routers
 from trainer.router_replay.hooks import Recorder, Replay, choose
-from trainer.router_replay.payload import UNKNOWN, ReplayRefused
 
 MODELS = sorted(moe.FAMILIES)
 B, T = 3, 17

@@ -15,9 +15,10 @@ from trainer.algorithms import group_streams
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, SamplingConfig
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.runner import Limits
-from trainer.inference.embedded.server import EmbeddedEngine
-from trainer.inference.mtp.head import MultiToken
+from trainer.inference.embedded.serving.server import EmbeddedEngine
+from trainer.rl.backend import SingleProcess
 from trainer.rl.stage import RLStage, run_rl
 from trainer.rollouts.choices import Choices
 from trainer.router_replay.families import routers
@@ -111,15 +112,16 @@ async def group(engine: EmbeddedEngine, step: int, index: int, top_k: int) -> Tr
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("top_k", [60, 0], ids=["narrowed", "guessed"])
+@pytest.mark.parametrize("top_k", [60, 0], ids=["masked", "drafted"])
 async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path, top_k: int) -> None:
-    """Narrowed requests are not guessed for; all others are, from a head that is of none of the weights."""
+    """Requests with a sampling mask get no drafts; all others do, from a head that fits none of the weights."""
     folder = policy_with_experts(tmp_path / "policy")
     MultiToken(32, 8).save(folder)
     config = CONFIG.model_copy(update={"sampling": CONFIG.sampling.model_copy(update={"top_k": top_k})})
     store = WeightStore(tmp_path / "weights", dtype="float32")
     checkpoints = CheckpointStore(tmp_path / "checkpoints", keep=1)
-    stage = RLStage(policy_dir=folder, config=config, seed=0, store=store, checkpoints=checkpoints)
+    backend = SingleProcess(policy_dir=folder, config=config, seed=0, store=store, checkpoints=checkpoints)
+    stage = RLStage(backend, config, seed=0)
     sink = MemorySink()
     before = [router.module.weight.detach().clone() for router in routers(stage.policy.model)]
     engine = EmbeddedEngine(
@@ -128,7 +130,7 @@ async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path, t
     await engine.start()
     try:
         stage.publish(sink)
-        stage.publishing.wait()
+        stage.backend.wait()
         await engine.deploy(DeploymentSpec(name="policy", policy_dir=str(folder), store=str(store.root)))
         for step in range(STEPS):
             groups = [await group(engine, step, index, top_k) for index in range(GROUPS)]
@@ -139,7 +141,7 @@ async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path, t
             assert values["routing/differs"] == values["routing/replaced"] == 0.0
             assert values["routing/replayed"] > 0.9 and values["optim/grad_norm"] > 0
             stage.publish(sink)
-            stage.publishing.wait()
+            stage.backend.wait()
             assert (await engine.update("policy", None)).version == step + 1
         (status,) = engine.statuses()
         assert (status.draft_tokens > 0) == (not top_k)
@@ -149,7 +151,8 @@ async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path, t
     after = [router.module.weight for router in routers(stage.policy.model)]
     assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     assert "model.layers.0.mlp.experts.7.down_proj.weight" in store.load().state  # as in a checkpoint
-    resumed = RLStage(policy_dir=folder, config=config, seed=0, store=store, checkpoints=checkpoints)
+    backend = SingleProcess(policy_dir=folder, config=config, seed=0, store=store, checkpoints=checkpoints)
+    resumed = RLStage(backend, config, seed=0)
     assert resumed.step == STEPS
     mine, theirs = resumed.policy.model.state_dict(), stage.policy.model.state_dict()
     assert all(torch.equal(mine[name], tensor) for name, tensor in theirs.items())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trainer.inference.contract import GenerateResponse, InferenceError, VersionSpan
 from trainer.rollouts.choices import Choices
-from trainer.router_replay.payload import MAX_BYTES, UNKNOWN, ReplayRefused, RoutedExperts, SamplingSupport, merge
+from trainer.routed_experts import MAX_BYTES, UNKNOWN, ReplayRefused, RoutedExperts, SamplingMasks, merge
 from trainer.types import Segment
 
 
@@ -35,7 +35,7 @@ def test_experts_come_back_through_json_in_less_room_than_numbers() -> None:
 
 @given(st.lists(st.lists(st.integers(0, 1 << 31), max_size=5), max_size=8))
 def test_supports_come_back(ids: list[list[int]]) -> None:
-    assert SamplingSupport.pack(ids).unpack() == ids
+    assert SamplingMasks.pack(ids).unpack() == ids
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_records_that_do_not_hold_what_they_promise_are_refused(change: dict, pr
 @given(st.binary(max_size=60))
 def test_any_bytes_are_refused_or_of_the_promised_size(data: bytes) -> None:
     for text in (base64.b64encode(data).decode(), frame(data)):
-        support = SamplingSupport(tokens=3, open=2, counts=text, ids=text)
+        support = SamplingMasks(tokens=3, open=2, counts=text, ids=text)
         try:
             assert sum(map(len, support.unpack())) == 2
         except ReplayRefused:
@@ -77,7 +77,7 @@ def test_records_of_turns_are_joined_and_what_is_missing_is_unknown() -> None:
         merge([RoutedExperts.pack(first), RoutedExperts.pack(second[..., :2], start=4)], length=12)
 
 
-def answer(tokens: int, record: RoutedExperts | None, support: SamplingSupport | None = None) -> GenerateResponse:
+def answer(tokens: int, record: RoutedExperts | None, support: SamplingMasks | None = None) -> GenerateResponse:
     return GenerateResponse(
         token_ids=[9] * tokens,
         logprobs=[-1.0] * tokens,
@@ -94,7 +94,7 @@ def test_a_window_keeps_the_choices_of_its_turns_and_goes_on_from_them() -> None
     choices.wrote(answer(3, RoutedExperts.pack(experts(7))), before=5)
     choices.read(4)
     assert choices.experts_known == 7
-    support = SamplingSupport.pack([[9, 4], [9], [1, 9]])
+    support = SamplingMasks.pack([[9, 4], [9], [1, 9]])
     choices.wrote(answer(3, RoutedExperts.pack(experts(7, seed=1), start=7), support), before=12)
     routed = choices.routed()
     assert routed is not None and (routed.start, routed.stop) == (0, 14)
@@ -117,8 +117,8 @@ def test_a_window_keeps_the_choices_of_its_turns_and_goes_on_from_them() -> None
         (answer(3, RoutedExperts.pack(experts(6))), "experts of positions 0 to 6, 0 to 7 were asked for"),
         (answer(3, RoutedExperts.pack(experts(7), start=1)), "experts of positions 1 to 8, 0 to 7 were asked for"),
         (answer(3, RoutedExperts.pack(experts(7)).model_copy(update={"data": "x"})), "cannot be repeated"),
-        (answer(3, None, SamplingSupport.pack([[9], [9]])), "leaves out"),
-        (answer(3, None, SamplingSupport.pack([[9], [8], [9]])), "leaves out"),
+        (answer(3, None, SamplingMasks.pack([[9], [9]])), "leaves out"),
+        (answer(3, None, SamplingMasks.pack([[9], [8], [9]])), "leaves out"),
     ],
 )
 def test_an_engine_that_answers_other_choices_than_asked_is_found_out(response: GenerateResponse, problem: str) -> None:

@@ -24,6 +24,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, OptimizerConfig, SFTConfig
+from trainer.errors import StageError
 from trainer.midtrain.corpus.clean import Guard
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.policy import ChatRenderer
@@ -47,7 +48,6 @@ from trainer.sft.conversations.streams import (
     streams,
 )
 from trainer.sft.stage import run_sft
-from trainer.stages.base import StageError
 
 FUNCTIONS = QWEN_LIKE.replace("{{ call | tojson }}", "{{ call.function | tojson }}")
 """As the templates of real models write calls."""
@@ -361,7 +361,7 @@ def test_own_tokens_are_taken_as_they_were_sampled(base: policies.Policy) -> Non
     own = plain(1, windows=(sampled, sampled), tokenizer=fingerprint(BASE_POLICY), whole=False)
     foreign = plain(2, windows=(sampled,), tokenizer="other", whole=False)
     elsewhere = plain(3, windows=(sampled,), tokenizer="other")
-    found = streams(base, [own, foreign, elsewhere], max_tokens=4096, most_held_out=0)
+    found = streams(base, [own, foreign, elsewhere], max_tokens=4096, max_held_out=0)
     assert (found.kept, found.as_sampled, found.dropped) == (2, 1, {OTHER_TOKENS: 1})
     assert [list(tokens.ids) for tokens in found.train[:2]] == [sampled.tokens] * 2
     assert found.train[0].example(0.5).weights == [0.5, 1.0, 1.0, 0.5]
@@ -395,7 +395,7 @@ def test_what_does_not_fit_is_dropped_by_reason_and_tasks_are_held_out_whole(bas
     given_[-1] = long.model_copy(
         update={"messages": (*long.messages[:1], Message(role="user", content="word " * 400), *long.messages[2:])}
     )
-    found = streams(base, given_, max_tokens=longest, most_held_out=24)
+    found = streams(base, given_, max_tokens=longest, max_held_out=24)
     assert found.dropped == {NOT_EXACT: 1, TOO_LONG: 1}
     assert found.kept == 40 and len(found.held_out) == 4
     of_task = {list(rendered(base.renderer, plain(n)).ids).__str__(): n for n in range(20)}
@@ -405,7 +405,7 @@ def test_what_does_not_fit_is_dropped_by_reason_and_tasks_are_held_out_whole(bas
 
 def test_a_template_that_round_trips_nothing_is_refused(base: policies.Policy) -> None:
     with pytest.raises(TemplateNotExact, match="loses calls"):
-        streams(base, [read(talk(n)) for n in range(3)], max_tokens=4096, most_held_out=24)
+        streams(base, [read(talk(n)) for n in range(3)], max_tokens=4096, max_held_out=24)
 
 
 # -- training -------------------------------------------------------------------------------------------

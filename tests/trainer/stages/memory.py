@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from trainer import policy as policies
 from trainer.algorithms.advantage import group_advantages
 from trainer.config import CheckpointConfig, ObjectiveConfig, OptimizerConfig, RLConfig
-from trainer.stages.base import BatchTimeout
+from trainer.errors import BatchTimeout
 from trainer.types import TrainGroup, TrainSample
 
 BASE_POLICY = Path(__file__).parents[3] / "policies" / "base"

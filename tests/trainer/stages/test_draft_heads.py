@@ -1,4 +1,4 @@
-"""From the stage to the engine: a stage trains a head, its checkpoint has it, engines guess with it and say how often it was
+"""From the stage to the engine: a stage trains a head, its checkpoint has it, engines draft with it and report how often it was
 right, and no token is another."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, MTPConfig, OptimizerConfig, RLConfig
+from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
-from trainer.inference.embedded.process import EmbeddedServer
-from trainer.inference.mtp.head import MultiToken
+from trainer.inference.embedded.mtp_head import MultiToken
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.learning.metrics import describe
 from trainer.midtrain.stage import run_midtrain
 from trainer.rl.stage import run_rl
-from trainer.stages.base import StageError
 from trainer.stages.draft_heads import check_heads
 from trainer.weights import WeightStore
 
@@ -58,7 +58,7 @@ def answers(url: str, deployment: str, prompts: list[list[int]]) -> list[list[in
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["dense", "experts"])
-def test_a_stage_trains_a_head_and_engines_guess_with_it(tmp_path: Path, kind: str) -> None:
+def test_a_stage_trains_a_head_and_engines_draft_with_it(tmp_path: Path, kind: str) -> None:
     sink = MemorySink()
     start, rate = (BASE_POLICY, 1e-5) if kind == "dense" else (policy_with_experts(tmp_path / "start"), 1e-2)
     policy = mid_trained(tmp_path / "checkpoints", HEADS, sink, start=start, rate=rate)
@@ -70,12 +70,12 @@ def test_a_stage_trains_a_head_and_engines_guess_with_it(tmp_path: Path, kind: s
     text = policies.load_tokenizer(policy)("def total(values):\n    return sum(values)\n")["input_ids"]
     prompts = [text[:n] for n in range(2, len(text))]
     with EmbeddedServer(tmp_path / "engine") as server, InferenceAdmin(server.url) as admin:
-        for name, ahead in (("plain", None), ("guessing", 2)):
+        for name, ahead in (("plain", None), ("drafting", 2)):
             admin.deploy(DeploymentSpec(name=name, policy_dir=str(policy), speculate=ahead))
-        assert answers(server.url, "guessing", prompts) == answers(server.url, "plain", prompts)
+        assert answers(server.url, "drafting", prompts) == answers(server.url, "plain", prompts)
         known = {status.name: status for status in admin.deployments()}
-    assert known["plain"].draft_tokens == 0 < known["guessing"].accepted_tokens < known["guessing"].draft_tokens
-    assert known["guessing"].by_engine[0].draft_tokens == known["guessing"].draft_tokens
+    assert known["plain"].draft_tokens == 0 < known["drafting"].accepted_tokens < known["drafting"].draft_tokens
+    assert known["drafting"].by_engine[0].draft_tokens == known["drafting"].draft_tokens
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +120,10 @@ def test_the_next_stage_keeps_the_head_or_trains_another_on_its_rollouts(short: 
         learn(small_config(mtp=too_long), tmp_path / "long", whole)
 
 
-def test_policies_that_are_never_guessed_for_are_refused_at_once() -> None:
+def test_policies_that_are_never_drafted_for_are_refused_at_once() -> None:
     other = GPT2LMHeadModel(GPT2Config(vocab_size=97, n_positions=64, n_embd=32, n_layer=1, n_head=2))
     refusal = (
-        r"mtp\.num_speculative_tokens=2: the embedded engine, which alone guesses ahead, does not compute GPT2LMHeadModel: "
+        r"mtp\.num_speculative_tokens=2: the embedded engine, which alone drafts tokens, does not compute GPT2LMHeadModel: "
         r"model_type 'gpt2' is not one of .*'qwen3_moe'.*; set it to 0"
     )
     with pytest.raises(StageError, match=refusal):

@@ -15,9 +15,10 @@ from trainer.checkpoint.store import CheckpointStore
 from trainer.config import SamplingConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.learning.metrics import describe
-from trainer.rewards import base, reward_part
+from trainer.rewards import reward_part
+from trainer.rewards.parts import base
 from trainer.rl.rl_sync import DEPLOYMENT, build_run, procedural_prompts, train
 from trainer.rl.stage import run_rl
 from trainer.rollouts.episode import RolloutServices

@@ -20,7 +20,8 @@ from tests.bench.runs.summaries import TRIGGER, config
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.config import RewardConfig
-from trainer.rollouts.episode import EpisodeSettings, RolloutServices, run_episode
+from trainer.rollouts.episode import RolloutServices, run_episode
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory
 
 

@@ -13,9 +13,10 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, ObjectiveConfig, RLConfig
+from trainer.errors import BatchTimeout
 from trainer.learning.metrics import describe
-from trainer.rl.stage import RLStage, run_rl
-from trainer.stages.base import BatchTimeout
+from trainer.rl.backend import SingleProcess
+from trainer.rl.stage import run_rl
 from trainer.types import TrainGroup
 from trainer.weights import StoreUnavailable, WeightStore
 from trainer.weights.async_publish import Background
@@ -74,7 +75,7 @@ def run(
     before: Callable[[int], None] = lambda step: None,
     trained: Callable[[int], None] = lambda step: None,
     checkpoints: CheckpointStore | None = None,
-    stage_of: Callable[..., RLStage] = RLStage,
+    backend_of: Callable[..., SingleProcess] = SingleProcess,
 ) -> MemorySink:
     """`before` a batch is given; `trained`: just before the version of the step is handed over."""
     sink, config = sink or MemorySink(), config or small_config()
@@ -89,7 +90,7 @@ def run(
         store=store,
         checkpoints=checkpoints or CheckpointStore(root / "checkpoints", keep=1),
         keep_streams=lambda kept: trained(kept[0].step),
-        stage_of=stage_of,
+        backend_of=backend_of,
     )
     return sink
 
@@ -158,13 +159,13 @@ def test_a_checkpoint_has_its_name_only_when_its_version_is_in_the_store(
             named.append((path.name, store.latest()))
             return path
 
-    def stage_of(**options: Any) -> RLStage:
-        stage = RLStage(**options)
-        stage.publishing = Telling(waits)
-        return stage
+    def backend_of(**options: Any) -> SingleProcess:
+        backend = SingleProcess(**options)
+        backend.publishing = Telling(waits)
+        return backend
 
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=1)
-    run(tmp_path, groups, store, checkpoints=checkpoints, stage_of=stage_of)
+    run(tmp_path, groups, store, checkpoints=checkpoints, backend_of=backend_of)
     assert named == [("step-000002", 2), ("step-000004", 4)]
 
 

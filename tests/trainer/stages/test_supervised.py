@@ -7,11 +7,11 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink, foreign_policy
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
+from trainer.errors import StageError
 from trainer.learning.metrics import describe
 from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import check_template
 from trainer.sft.stage import run_sft
-from trainer.stages.base import StageError
 from trainer.toy.data import EpisodeTurn, ExpertEpisode
 
 COMMON = {

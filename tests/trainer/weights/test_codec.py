@@ -120,7 +120,7 @@ def test_words_that_often_change_are_counted_apart_by_both_loops_alike() -> None
     old, new = before.view(form.words), after.view(form.words)
     plain = block.pack_sparse(block.PLAIN, old.size, form, TIERS[0].split(old, new, block.plain(form)))
     coded = [there_and_back(before, after, "bfloat16", "fast", loops) for loops in TIERS]
-    assert coded[0] == coded[1] and coded[0][0] == block.PARTED
+    assert coded[0] == coded[1] and coded[0][0] == block.BITMAP
     assert len(coded[0]) < 0.9 * len(plain)
     for words in (1, 7, 31, 33, 1000):  # ends that fill no group of eight bytes, or none of sixty-four
         there_and_back(before[: 2 * words], after[: 2 * words], "bfloat16", "fast")

@@ -15,11 +15,11 @@ import torch
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+from trainer.errors import LeaseLost, StoreBusy
 from trainer.weights import Versions, WeightError
-from trainer.weights.bucket import BucketBlobs
-from trainer.weights.errors import LeaseLost, StoreBusy
-from trainer.weights.lease import LEASE_SECONDS, Note
 from trainer.weights.publisher import Publisher
+from trainer.weights.storage.bucket import BucketBlobs
+from trainer.weights.storage.lease import LEASE_SECONDS, Note
 from trainer.weights.versions import WAIT_SECONDS
 
 Make = Callable[..., dict[str, torch.Tensor]]

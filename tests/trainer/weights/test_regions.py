@@ -13,12 +13,12 @@ import torch
 
 from tests.trainer.inference.models import make, save
 from trainer.inference.contract import DeploymentSpec, SyncTimings
-from trainer.inference.embedded.deployments import Deployment, Deployments
 from trainer.inference.embedded.runner import Limits
-from trainer.inference.embedded.thread import EngineThread
+from trainer.inference.embedded.serving.deployments import Deployment, Deployments
+from trainer.inference.embedded.serving.thread import EngineThread
 from trainer.weights import Subscriber, Versions, WeightStore
-from trainer.weights.folder import FolderBlobs
 from trainer.weights.patch import Patch, between
+from trainer.weights.storage.folder import FolderBlobs
 
 Make = Callable[..., dict[str, torch.Tensor]]
 

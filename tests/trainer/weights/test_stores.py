@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from trainer.weights import CorruptPayload, StoreUnavailable, Subscriber, VersionMissing, WeightError, WeightStore
-from trainer.weights.bucket import BucketBlobs
-from trainer.weights.folder import FolderBlobs
+from trainer.weights.storage.bucket import BucketBlobs
+from trainer.weights.storage.folder import FolderBlobs
 
 Make = Callable[..., dict[str, torch.Tensor]]
 

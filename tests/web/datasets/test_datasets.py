@@ -142,13 +142,13 @@ def test_good_rollouts_become_data_with_their_own_tokens(graded: Run) -> None:
     assert (found.state, found.cause, found.conversations) == ("done", "", 12)
     policy = policies.load(BASE)
     kept = conversations(services.folder_of(found))
-    own = streams(policy, kept, max_tokens=4096, most_held_out=0)
+    own = streams(policy, kept, max_tokens=4096, max_held_out=0)
     assert (own.kept, own.as_sampled, own.dropped) == (12, 4, {})
     passed = {str(recorded(r).segments[0].tokens) for r in Rollout.objects.filter(verdict="passed")}
     assert {str(list(tokens.ids)) for tokens in own.train} >= passed
     # With another tokenizer the same words are rendered anew; here they come to the same tokens.
     others = [one.model_copy(update={"tokenizer": "another"}) for one in kept]
-    again = streams(policy, others, max_tokens=4096, most_held_out=0)
+    again = streams(policy, others, max_tokens=4096, max_held_out=0)
     assert (again.kept, again.as_sampled) == (12, 0)
     assert sorted(map(bytes, (t.ids for t in again.train))) == sorted(map(bytes, (t.ids for t in own.train)))
     assert sorted(t.learned for t in again.train) == sorted(t.learned for t in own.train)

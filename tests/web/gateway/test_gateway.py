@@ -34,7 +34,7 @@ from sandbox.tasks.procedural import generate
 from tests.chat_server import ChatServer, completion
 from trainer.inference import transport
 from trainer.inference.client import InferenceAdmin
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.policy.store import load
 from trainer.realtime.sessions import sequences
 

@@ -14,7 +14,7 @@ from tests.web.gateway import test_gateway
 from tests.web.gateway.test_gateway import GREEDY, MESSAGES, TOOLS, Gateway
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentStatus
-from trainer.inference.embedded.process import EmbeddedServer, ServerProcess
+from trainer.inference.embedded.serving.process import EmbeddedServer, ServerProcess
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 gateway, promoted = test_gateway.gateway, test_gateway.promoted

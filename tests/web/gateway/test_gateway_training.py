@@ -26,8 +26,9 @@ from sandbox.harness.types import ToolCall
 from tests.web.making import SMALL
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import RLConfig, RunConfig, SamplingConfig, SessionsConfig
+from trainer.errors import BatchTimeout, StageError
+from trainer.rl.backend import SingleProcess
 from trainer.rl.stage import RLStage
-from trainer.stages.base import BatchTimeout, StageError
 from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
@@ -73,13 +74,14 @@ def test_a_run_trains_on_sessions_and_repeats_its_batches(
     assert source.next_batch(1, timeout=5) == first, "what came later does not change a recorded batch"
     config = control.run.configuration.stage
     assert isinstance(config, RLConfig)
-    stage = RLStage(
+    backend = SingleProcess(
         policy_dir=BASE,
         config=config,
         seed=1,
         store=WeightStore(tmp_path / "weights", dtype="float32"),
         checkpoints=CheckpointStore(tmp_path / "checkpoints", keep=1),
     )
+    stage = RLStage(backend, config, seed=1)
     before = {name: tensor.clone() for name, tensor in stage.learner.weights().items()}
     values = stage.train(first)
     assert values["tokens/trained"] > 0 and values["reward/mean"] == 0.0

@@ -10,7 +10,7 @@ from composer_web.runs.training.stages import refuse_sessions_with_experts
 from tests.trainer.router_replay import moe
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer.config import RLConfig, SamplingConfig, SessionsConfig
-from trainer.stages.base import StageError
+from trainer.errors import StageError
 
 
 def test_replay_of_sessions_that_hold_no_experts_is_refused(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def trained(group: Group) -> TrainGroup:
 
 
 def places(run: Run) -> dict[int, str]:
-    return {place.prompt: place.state for place, _ in scheduling.places(run)}
+    return {place.prompt: place.state for place, _ in scheduling.entries(run)}
 
 
 def test_an_answer_leaves_the_rollout_out(

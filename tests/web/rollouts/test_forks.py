@@ -33,7 +33,7 @@ from tests.web.helpers import as_read, eventually
 from tests.web.making import claim, trajectory
 from tests.web.product import Product
 from trainer.config import HarnessConfig
-from trainer.inference.embedded.process import ServerProcess
+from trainer.inference.embedded.serving.process import ServerProcess
 from trainer.types import Trajectory, Turn
 
 BASE = REPOSITORY / "policies" / "base"
@@ -247,7 +247,7 @@ class TestCollecting:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ServerProcess("trainer.inference.embedded.server", tmp_path_factory.mktemp("engine")) as server:
+    with ServerProcess("trainer.inference.embedded.serving.server", tmp_path_factory.mktemp("engine")) as server:
         yield server.url
 
 

@@ -17,7 +17,7 @@ from composer_web.rollouts.worker import execution, loop, tracing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_procedural
 from trainer.config import HarnessConfig
-from trainer.inference.embedded.process import ServerProcess
+from trainer.inference.embedded.serving.process import ServerProcess
 from trainer.types import Trajectory
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
@@ -43,7 +43,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 def test_a_real_rollout_from_dispatch_to_recorded(
     spans: InMemorySpanExporter, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ServerProcess("trainer.inference.embedded.server", tmp_path_factory.mktemp("engine")) as engine:
+    with ServerProcess("trainer.inference.embedded.serving.server", tmp_path_factory.mktemp("engine")) as engine:
         monkeypatch.setattr(env(), "inference_url", engine.url)
         monkeypatch.setattr(loop, "_one", None)
         execution._deployed.clear()

@@ -26,9 +26,9 @@ from composer_web.tasks.models import Suite
 from sandbox.grading.outcomes import Cause, Loss
 from tests.web.making import SMALL, claim, finish, take_run, train_here
 from trainer.config import OrchestratorConfig, RunConfig
+from trainer.errors import BatchTimeout
 from trainer.inference.contract import DeploymentStatus, ServerHealth
-from trainer.orchestrator.batch_scheduler import Choice
-from trainer.stages.base import BatchTimeout
+from trainer.orchestrator.batch_scheduler import BatchSchedule
 from trainer.weights import WeightStore
 from trainer.weights.async_publish import Background
 
@@ -215,17 +215,17 @@ def test_a_finished_group_overtakes_only_inside_the_window(control: RunControl) 
     run = control.run
     accept(run, 2, 3)
 
-    def chosen(step: int, window: int) -> Choice:
+    def chosen(step: int, window: int) -> BatchSchedule:
         stage = DatabaseGroupSource(control).stage.model_copy(
             update={"orchestrator": OrchestratorConfig(batch_window_groups=window)}
         )
         return batches.choice(run, stage, step)[0]
 
-    assert chosen(1, window=3) == Choice(None, waits_for=(0,))  # prompt 3 is outside the window of the oldest, 0
+    assert chosen(1, window=3) == BatchSchedule(None, waits_for=(0,))  # prompt 3 is outside the window of the oldest, 0
     assert chosen(1, window=4).batch == (2, 3)
     rollouts.consume(run=run, group_ids=[g.pk for g in run.groups.filter(prompt_index__in=[2, 3])], step=1)
     accept(run, 0)
-    assert chosen(2, window=4) == Choice(None, waits_for=(1,))  # prompt 1 would be the batch's second
+    assert chosen(2, window=4) == BatchSchedule(None, waits_for=(1,))  # prompt 1 would be the batch's second
 
 
 def test_flow_counts_what_came_in_and_what_went_out(control: RunControl) -> None:

@@ -28,7 +28,7 @@ from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL, train_here
 from trainer.config import RunConfig
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
-from trainer.inference.embedded.process import EmbeddedServer, ServerProcess
+from trainer.inference.embedded.serving.process import EmbeddedServer, ServerProcess
 from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
@@ -166,7 +166,7 @@ def test_a_group_meets_a_wrong_choice_as_an_infrastructure_error_with_its_cause(
         (
             "num_speculative_tokens",
             3,
-            "sampling.num_speculative_tokens is 3, and vLLM does not guess with a policy's own head; leave it empty, or",
+            "sampling.num_speculative_tokens is 3, and vLLM does not draft with a policy's own head; leave it empty, or",
         ),
         ("top_k", 40, "sampling.top_k is 40: the open tokens of each step"),
         ("top_p", 0.9, "sampling.top_p is 0.9: the open tokens of each step"),

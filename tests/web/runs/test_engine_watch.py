@@ -14,8 +14,8 @@ from composer_web.runs.paths import deployment_name
 from composer_web.runs.training import engine_watch, trainer_bridge
 from composer_web.runs.training.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from tests.web.making import take_run
+from trainer.errors import BatchTimeout
 from trainer.inference.contract import DeploymentStatus, EngineStatus, ServerHealth, ServerStatus
-from trainer.stages.base import BatchTimeout
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 WORDS = "vLLM at http://gpu-2 does not compute version 0: off by 2.4 nats; restart that engine. Found while it served"

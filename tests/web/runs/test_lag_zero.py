@@ -15,14 +15,14 @@ from composer_web.runs import services
 from composer_web.runs.models import Metric, Run, TrainBatch
 from composer_web.runs.training.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from composer_web.tasks.models import Suite
-from tests.trainer.orchestrator.groups import accepted
+from tests.trainer.orchestrator.groups import group_of
 from tests.trainer.stages.memory import BASE_POLICY, small_config
 from tests.web.played import play
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import RunConfig
-from trainer.rl.rl_sync import SyncRun, SyncStep, build_reference, policies, train
+from trainer.rl.learner import build_learner
+from trainer.rl.rl_sync import SyncRun, SyncStep, build_reference, learn, policies, publish
 from trainer.rl.stage import run_rl
-from trainer.stages.learner import build_learner
 from trainer.types import TrainGroup
 from trainer.weights import WeightStore
 
@@ -86,15 +86,15 @@ def synchronous(root: Path) -> tuple[list[SyncStep], WeightStore]:
     async def nothing(version: int) -> None:
         pass
 
-    async def on_step(step: SyncStep) -> None:
-        steps.append(step)
-
     run = SyncRun(CONFIG, 0, policy, learner, reference, store, None, nothing)  # type: ignore[arg-type]
 
-    async def group(prompt: int):  # type: ignore[no-untyped-def]
-        return accepted(prompt, run.version)
+    async def train() -> None:
+        await publish(run)
+        for first in range(0, CONFIG.steps * CONFIG.groups_per_step, CONFIG.groups_per_step):
+            prompts = range(first, first + CONFIG.groups_per_step)
+            steps.append(await learn(run, [group_of(prompt, run.version) for prompt in prompts]))
 
-    asyncio.run(train(run, on_step=on_step, play=group))
+    asyncio.run(train())
     return steps, store
 
 

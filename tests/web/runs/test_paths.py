@@ -63,8 +63,5 @@ def test_engines_read_the_files_of_the_version_that_a_run_starts_from(
 def test_guessing_without_a_head_is_said(stretched: Path, make_suite: Callable[..., Suite]) -> None:
     make_suite()
     said = {name: " ".join(services.check_config(begun(name).configuration)) for name in ("base", "long")}
-    assert (
-        "'base' has no head to guess tokens with, so stage.sampling.num_speculative_tokens=2 changes nothing"
-        in said["base"]
-    )
+    assert "'base' has no draft head, so stage.sampling.num_speculative_tokens=2 changes nothing" in said["base"]
     assert "head" not in said["long"]

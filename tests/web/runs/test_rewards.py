@@ -18,7 +18,8 @@ from composer_web.runs import rewards, services
 from composer_web.runs.models import Run, RunEvent
 from tests.web.making import SMALL
 from trainer.config import RewardConfig, RunConfig, TextualFeedbackConfig
-from trainer.rewards import base, plugins
+from trainer.rewards import plugins
+from trainer.rewards.parts import base
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]

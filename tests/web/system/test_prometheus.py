@@ -22,7 +22,7 @@ from composer_web.system import prometheus
 from tests.web.making import claim, finish
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
-from trainer.inference.embedded.process import EmbeddedServer
+from trainer.inference.embedded.serving.process import EmbeddedServer
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]

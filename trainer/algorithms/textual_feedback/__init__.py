@@ -58,8 +58,8 @@ def hints_of(
         hints = find(trajectory, rules=rules, tools=names)
         if MODEL in settings.named_rules:
             hints += [hint for hint in _asked(trajectory) if hint.turn not in {known.turn for known in hints}]
-        most = config.sampling.max_context_tokens
-        turns = [hinted(trajectory, hint, renderer=renderer, schemas=schemas, most=most) for hint in hints]
+        max_tokens = config.sampling.max_context_tokens
+        turns = [hinted(trajectory, hint, renderer=renderer, schemas=schemas, max_tokens=max_tokens) for hint in hints]
         by_rollout.append([turn for turn in turns if turn is not None])
     task = trajectories[0].bundle_hash if trajectories else ""
     random.Random(f"hints:{seed}:{task}").shuffle(by_rollout)

@@ -26,9 +26,9 @@ class Renderer(Protocol):
 
 
 def hinted(
-    trajectory: Trajectory, hint: Hint, *, renderer: Renderer, schemas: Sequence[Mapping[str, Any]], most: int
+    trajectory: Trajectory, hint: Hint, *, renderer: Renderer, schemas: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> HintedTurn | None:
-    """The hinted turn; None when its context cannot be reproduced exactly, or exceeds `most` tokens with a hint."""
+    """The hinted turn; None when its context cannot be reproduced exactly, or exceeds `max_tokens` tokens with a hint."""
     turn = trajectory.turns[hint.turn]
     tokens = trajectory.segments[turn.segment].tokens
     said = tokens[turn.token_start : turn.token_end]
@@ -44,7 +44,7 @@ def hinted(
         told = renderer.observe(before.results, ask=hint.text)
     else:  # the first turn of a later window: its opening holds a summary, which is not made again
         return None
-    if not said or tokens[kept : turn.token_start] != plain or kept + len(told) + len(said) > most:
+    if not said or tokens[kept : turn.token_start] != plain or kept + len(told) + len(said) > max_tokens:
         return None
     return HintedTurn(
         rule=hint.rule,

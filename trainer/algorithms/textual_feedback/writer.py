@@ -18,10 +18,10 @@ from sandbox.grading.audit.judge.client import Cache, Endpoint, Judge, JudgeErro
 from sandbox.grading.audit.judge.record import record
 from sandbox.grading.audit.judge.rubric import Aspect, Rubric
 from trainer.algorithms.textual_feedback.find import HINT_CHARS, Hint
-from trainer.rollouts.attempt import attempt_of
+from trainer.attempt import attempt_of
 from trainer.types import Trajectory
 
-MOST_HINTS = 3
+MAX_HINTS = 3
 """Maximum hints per rollout: small local corrections, not a review."""
 VERSION = 1
 
@@ -42,7 +42,7 @@ class AdviceRubric(Rubric):
         return hashlib.sha256(_prompt().encode()).hexdigest()[:16]
 
     def prompt(self, boundary: str) -> str:
-        return _prompt().format(boundary=boundary, most=MOST_HINTS, chars=HINT_CHARS)
+        return _prompt().format(boundary=boundary, most=MAX_HINTS, chars=HINT_CHARS)
 
 
 @lru_cache
@@ -72,7 +72,7 @@ class HintWriter(Judge):
             Hint(turn, "model", advice[turn].hint)
             for turn in sorted(advice)
             if turn < len(trajectory.turns) and not trajectory.turns[turn].summary
-        ][:MOST_HINTS]
+        ][:MAX_HINTS]
 
     def _advice(self, content: str, boundary: str) -> list[Advice]:
         start = content.find("{")

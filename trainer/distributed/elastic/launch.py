@@ -21,11 +21,11 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
 from trainer.config import ParallelConfig, Stage
-from trainer.distributed.elastic.nodes import Meeting, check, invite, shared_folder
-from trainer.distributed.errors import RanksLost
-from trainer.distributed.rpc import KEY, Job, Server
+from trainer.distributed.elastic.nodes import RendezvousConfig, check, request_nodes, shared_folder
+from trainer.distributed.elastic.rpc import KEY, Job, Server
+from trainer.errors import RanksLost, StageError
 from trainer.learning.token_export import TrainedGroup
-from trainer.stages.base import GroupSource, StageError, StageResult, StageSink
+from trainer.stages.base import GroupSource, StageResult, StageSink
 from trainer.toy.data import ExpertEpisode
 
 POLL_SECONDS = 0.1
@@ -48,7 +48,7 @@ def run_stage_on_ranks(
     episodes: Sequence[ExpertEpisode] = (),
     dataset: Path | None = None,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
-    meeting: Meeting | None = None,
+    rendezvous: RendezvousConfig | None = None,
     started: Callable[[], None] = lambda: None,
 ) -> StageResult:
     """Run the stage on `config.parallel.world_size` processes on one or more nodes; fewer while nodes are missing,
@@ -56,12 +56,12 @@ def run_stage_on_ranks(
 
     Raises StageError and the errors of source and sink. `source` and `store` are for reinforcement learning, `corpora`
     for
-    mid-training and SFT replay, `episodes` or `dataset` for SFT, `meeting` for several nodes. `started` is called at
+    mid-training and SFT replay, `episodes` or `dataset` for SFT, `rendezvous` for several nodes. `started` is called at
     each start of
     the ranks.
     """
     server = Server(source, sink, keep_streams)
-    several = check(config.parallel, meeting) if config.parallel.max_nodes > 1 else None
+    several = check(config.parallel, rendezvous) if config.parallel.max_nodes > 1 else None
     with (
         tempfile.TemporaryDirectory(prefix="ranks-") as place,
         shared_folder(several) if several else nullcontext(Path(place)) as seen,
@@ -83,13 +83,13 @@ def run_stage_on_ranks(
         (seen / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
         key = secrets.token_bytes(32)
         arguments = (
-            invite(seen, config.parallel, several).arguments(host=True)
+            request_nodes(seen, config.parallel, several).arguments(host=True)
             if several
             else _on_this_machine(config.parallel, seen / "job.json")
         )
         with Listener(str(job.socket), family="AF_UNIX", authkey=key) as listener, (folder / "log").open("w+b") as log:
             agent = subprocess.Popen(
-                [sys.executable, "-m", "trainer.distributed.torchrun", *arguments],
+                [sys.executable, "-m", "trainer.distributed.elastic.torchrun", *arguments],
                 env=os.environ | {KEY: key.hex()},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

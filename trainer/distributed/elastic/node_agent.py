@@ -16,20 +16,20 @@ import threading
 from pathlib import Path
 
 from trainer.distributed.elastic.launch import end
-from trainer.distributed.elastic.nodes import INVITATION, Invitation, silent
-from trainer.distributed.rpc import KEY
+from trainer.distributed.elastic.nodes import JOIN_REQUEST, JoinRequest, silent
+from trainer.distributed.elastic.rpc import KEY
 
 POLL_SECONDS = 0.5
 
 
-class Follower:
+class NodeAgent:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stopping = threading.Event()
 
     def run_for_ever(self) -> None:
         while not self.stopping.wait(POLL_SECONDS):
-            for path in sorted(self.folder.glob(f"*/{INVITATION}")):
+            for path in sorted(self.folder.glob(f"*/{JOIN_REQUEST}")):
                 self._answer(path)
 
     def _answer(self, path: Path) -> None:
@@ -37,14 +37,14 @@ class Follower:
         try:
             if silent(path):
                 return
-            invitation = Invitation.model_validate_json(path.read_text(encoding="utf-8"))
-            place = next((p for n in range(1, invitation.machines) if _take(p := path.with_name(f"taken-{n}"))), None)
+            request = JoinRequest.model_validate_json(path.read_text(encoding="utf-8"))
+            place = next((p for n in range(1, request.machines) if _take(p := path.with_name(f"taken-{n}"))), None)
         except FileNotFoundError:  # the run has just ended
             return
         if place is None:
             return
         environment = {name: value for name, value in os.environ.items() if name != KEY}
-        command = [sys.executable, "-m", "trainer.distributed.torchrun", *invitation.arguments(host=False)]
+        command = [sys.executable, "-m", "trainer.distributed.elastic.torchrun", *request.arguments(host=False)]
         agent = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             while agent.poll() is None and not silent(path) and not self.stopping.wait(POLL_SECONDS):
@@ -69,15 +69,15 @@ def _take(place: Path) -> bool:
     return True
 
 
-def follow(folder: Path) -> None:
+def run_agent(folder: Path) -> None:
     """Watch the folder until SIGTERM or SIGINT."""
-    follower = Follower(folder)
+    agent = NodeAgent(folder)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: follower.stopping.set())
-    follower.run_for_ever()
+        signal.signal(number, lambda *_: agent.stopping.set())
+    agent.run_for_ever()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Take part in runs that have several machines")
     parser.add_argument("folder", type=Path, help="folder `ranks` of the data folder that all machines see")
-    follow(parser.parse_args().folder)
+    run_agent(parser.parse_args().folder)

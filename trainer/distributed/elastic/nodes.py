@@ -1,8 +1,8 @@
-"""Elastic training over several nodes: the rendezvous of torchrun's agents, and the invitation that starts them.
+"""Elastic training over several nodes: the rendezvous of torchrun's agents, and the join request that starts them.
 
-The host node writes an invitation into a folder that all nodes share (`node_agent.py` waits for it there). When the run
-ends, the invitation is removed and the other nodes' agents stop. The host touches it while its process lives; nodes
-ignore an invitation that has gone stale, because its host was lost.
+The host node writes a join request into a folder that all nodes share (`node_agent.py` waits for it there). When the run
+ends, the request is removed and the other nodes' agents stop. The host touches it while its process lives; nodes
+ignore a request that has gone stale, because its host was lost.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pydantic import BaseModel, ConfigDict
 
 from trainer.config import ParallelConfig
 from trainer.distributed.elastic.rendezvous import BACKEND
-from trainer.distributed.errors import ParallelRefused
+from trainer.errors import ParallelRefused
 
-INVITATION = "invitation.json"
+JOIN_REQUEST = "join.json"
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 30.0
 """Seconds of silence after which a host, or a node that joined a run, counts as lost."""
@@ -38,7 +38,7 @@ ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+):(\d{1,5})")
 
 
 @dataclass(frozen=True)
-class Meeting:
+class RendezvousConfig:
     """Rendezvous settings of this installation."""
 
     endpoint: str
@@ -47,7 +47,7 @@ class Meeting:
     """Shared folder; every node sees it under the same path, as it does policies and checkpoints."""
 
 
-class Invitation(BaseModel):
+class JoinRequest(BaseModel):
     """Invitation to join a run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,32 +71,32 @@ class Invitation(BaseModel):
         ]
 
 
-def check(config: ParallelConfig, meeting: Meeting | None) -> Meeting:
+def check(config: ParallelConfig, rendezvous: RendezvousConfig | None) -> RendezvousConfig:
     """Return the rendezvous settings. Raises ParallelRefused when nodes could not meet."""
-    if meeting is None or not meeting.endpoint:
+    if rendezvous is None or not rendezvous.endpoint:
         raise ParallelRefused(
             f"parallel.max_nodes={config.max_nodes} needs an address at which the others reach this machine, and none is set: "
             "set OPENCOMPOSER_TRAINER_ENDPOINT to host:port, or machines to 1"
         )
-    found = ENDPOINT.fullmatch(meeting.endpoint)
+    found = ENDPOINT.fullmatch(rendezvous.endpoint)
     if not found or not 0 < int(found[2]) < 65536:
         raise ParallelRefused(
-            f"OPENCOMPOSER_TRAINER_ENDPOINT: {meeting.endpoint!r} is no address of the form host:port; correct it"
+            f"OPENCOMPOSER_TRAINER_ENDPOINT: {rendezvous.endpoint!r} is no address of the form host:port; correct it"
         )
-    return meeting
+    return rendezvous
 
 
 @contextmanager
-def shared_folder(meeting: Meeting) -> Iterator[Path]:
+def shared_folder(rendezvous: RendezvousConfig) -> Iterator[Path]:
     """Create a shared folder for one run and delete it at the end of the block."""
-    for left in meeting.folder.glob(f"*/{INVITATION}"):
+    for left in rendezvous.folder.glob(f"*/{JOIN_REQUEST}"):
         with suppress(FileNotFoundError):  # its run has just ended
             if silent(left, FORGOTTEN_SECONDS):
                 shutil.rmtree(left.parent, ignore_errors=True)
-    folder = meeting.folder / secrets.token_hex(8)
+    folder = rendezvous.folder / secrets.token_hex(8)
     folder.mkdir(parents=True, mode=0o700)
     over = threading.Event()
-    beating = threading.Thread(target=_beat, args=(folder / INVITATION, over), daemon=True)
+    beating = threading.Thread(target=_beat, args=(folder / JOIN_REQUEST, over), daemon=True)
     beating.start()
     try:
         yield folder
@@ -117,11 +117,11 @@ def _beat(path: Path, over: threading.Event) -> None:
             os.utime(path)
 
 
-def invite(folder: Path, config: ParallelConfig, meeting: Meeting) -> Invitation:
+def request_nodes(folder: Path, config: ParallelConfig, rendezvous: RendezvousConfig) -> JoinRequest:
     """Invite the other nodes to the job in `folder`."""
-    invitation = Invitation(
+    request = JoinRequest(
         id=folder.name,
-        endpoint=meeting.endpoint,
+        endpoint=rendezvous.endpoint,
         machines=config.max_nodes,
         min_nodes=config.fewest_nodes,
         last_call=LAST_CALL_SECONDS,
@@ -129,7 +129,7 @@ def invite(folder: Path, config: ParallelConfig, meeting: Meeting) -> Invitation
         restarts=config.max_restarts,
         job=folder / "job.json",
     )
-    new = folder / f".{INVITATION}"
-    new.write_text(invitation.model_dump_json(), encoding="utf-8")
-    new.rename(folder / INVITATION)
-    return invitation
+    new = folder / f".{JOIN_REQUEST}"
+    new.write_text(request.model_dump_json(), encoding="utf-8")
+    new.rename(folder / JOIN_REQUEST)
+    return request

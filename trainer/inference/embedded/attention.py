@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from trainer.inference.embedded.batch import Batch, Chunk
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.loops import Loops
+from trainer.inference.embedded.kernels.loops import Loops
 
 SHORT = 16
 """Maximum length of a chunk whose tokens are processed one by one."""

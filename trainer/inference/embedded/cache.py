@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from trainer.inference.embedded.devices import CPU
-from trainer.router_replay.payload import Experts
+from trainer.routed_experts import Experts
 
 AHEAD_BYTES = 32 << 20
 """Memory of one deployment that is prepared for future sequences. Larger slots are not prepared: prefill with such a

@@ -14,7 +14,7 @@ import torch
 
 from trainer.inference.embedded.devices import CPU
 from trainer.inference.embedded.fused import FusedDecoder
-from trainer.inference.embedded.loops import Loops, compiled_loops, prepare
+from trainer.inference.embedded.kernels.loops import Loops, compiled_loops, prepare
 from trainer.inference.embedded.model import Decoder, Weights
 from trainer.inference.embedded.shape import WITH_EXPERTS, DecoderShape
 

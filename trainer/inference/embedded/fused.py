@@ -16,8 +16,8 @@ import torch
 from trainer.inference.embedded.attention import Attention
 from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
+from trainer.inference.embedded.kernels.loops import Floats, Loops
 from trainer.inference.embedded.linear import Linear
-from trainer.inference.embedded.loops import Floats, Loops
 from trainer.inference.embedded.model import Decoder, Layer, Weights
 from trainer.inference.embedded.shape import DecoderShape
 

@@ -25,7 +25,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterf
 from trainer.inference.embedded.attention import Attention
 from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.loops import Loops
+from trainer.inference.embedded.kernels.loops import Loops
 from trainer.inference.embedded.model import Decoder
 from trainer.inference.embedded.shape import BY_LENGTH, DecoderShape
 from trainer.inference.errors import UnsupportedModel

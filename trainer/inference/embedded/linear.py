@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from trainer.inference.embedded.loops import Floats, Loops
+from trainer.inference.embedded.kernels.loops import Floats, Loops
 
 
 class Ground:

@@ -19,8 +19,8 @@ from trainer.inference.embedded.attention import Attention
 from trainer.inference.embedded.batch import Batch
 from trainer.inference.embedded.cache import KVCache
 from trainer.inference.embedded.devices import CPU
+from trainer.inference.embedded.kernels.loops import Loops, compiled_loops
 from trainer.inference.embedded.linear import Ground, Linear
-from trainer.inference.embedded.loops import Loops, compiled_loops
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.errors import UnsupportedModel
 

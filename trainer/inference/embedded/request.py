@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
 from trainer.inference.embedded.sampling import RandomStream, SamplingMask
 from trainer.inference.errors import ServerError
-from trainer.router_replay.payload import RoutedExperts, SamplingSupport
+from trainer.routed_experts import RoutedExperts, SamplingMasks
 
 Deliver = Callable[[GenerateResponse | ServerError], None]
 """Called once, on the engine thread."""
@@ -25,7 +25,7 @@ class Job:
     logprobs: list[float] = field(default_factory=list)
     changes: list[tuple[int, int]] = field(default_factory=list)
     """Versions with the first token of each."""
-    open_ids: list[list[int]] = field(default_factory=list)
+    allowed_ids: list[list[int]] = field(default_factory=list)
     experts: RoutedExperts | None = None
     reused: int = 0
     limit: int = 0
@@ -39,7 +39,7 @@ class Job:
         self._version = -1
         self.random = RandomStream(self.request.seed)
         asked = self.request
-        self.narrowing = SamplingMask(asked.top_k, asked.top_p) if asked.narrowed else None
+        self.sampling_mask = SamplingMask(asked.top_k, asked.top_p) if asked.mask_logits else None
 
     @property
     def left(self) -> int:
@@ -71,13 +71,13 @@ class Job:
                 "finish_reason": reason,
                 "reused_tokens": self.reused,
                 "experts": self.experts,
-                "support": SamplingSupport.pack(self.open_ids) if self.narrowing else None,
+                "support": SamplingMasks.pack(self.allowed_ids) if self.sampling_mask else None,
             }
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class PrefixGroup:
     """Prefix group: slots with bit-identical keys and values for their first `length` tokens, copied from one prefill."""
 
     number: int
@@ -96,13 +96,13 @@ class Slot:
     """Version of the weights that computed the oldest of them; a prefix is reused only under the same weights."""
     job: Job | None = None
     session: str | None = None
-    family: Family | None = None
+    prefix_group: PrefixGroup | None = None
     prompt: tuple[int, ...] = ()
     """Prompt under which other requests find this slot; empty where another slot is registered for the same prompt.
     (Asking the
     table would hash the prompt of every slot.)
     """
-    guesses: list[int] = field(default_factory=list)
+    draft_tokens: list[int] = field(default_factory=list)
     """Draft tokens; the next step verifies them."""
     used: int = 0
     """Time of last becoming idle, in requests; 0: never used."""

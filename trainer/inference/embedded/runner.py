@@ -18,8 +18,8 @@ from trainer.inference.embedded.sampling import narrow, sample
 from trainer.inference.embedded.scheduler import SlotTable, together
 from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import BadRequest, DeadlinePassed, PausedTooLong, QueueFull, ServerError
-from trainer.inference.kv_usage import Filling
-from trainer.router_replay.payload import RoutedExperts
+from trainer.inference.kv_usage import KVCacheUsage
+from trainer.routed_experts import RoutedExperts
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Runner:
         self.generated = 0
         self.read = self.reused = 0
         """Prompt tokens, and those whose keys and values were cached."""
-        self.filling = Filling()
+        self.kv_usage = KVCacheUsage()
 
     def install(self, decoder: Decoder, cache: KVCache, version: int, drafter: Drafter | None = None) -> None:
         """Install the first weights. The drafter stays when weights change: a wrong draft is merely rejected."""
@@ -68,7 +68,7 @@ class Runner:
         """Record how much of the cache running requests use."""
         if self.table is not None:
             room = self.table.cache.slots * self.table.cache.length
-            self.filling.saw(sum(slot.cached for slot in self.table.active()) / room, now)
+            self.kv_usage.saw(sum(slot.cached for slot in self.table.active()) / room, now)
 
     def prepare(self) -> bool:
         """Prepare one piece of memory for future requests. False: nothing is left to prepare."""
@@ -143,7 +143,7 @@ class Runner:
             self.table.slots[slot].cached += 1
         for chunk in batch.chunks:
             checked = self.table.slots[chunk.slot]
-            checked.cached += chunk.count - len(checked.guesses)  # guesses are counted once they stand
+            checked.cached += chunk.count - len(checked.draft_tokens)  # draft tokens are counted once they are accepted
         return self._sample(self.table, sampled, logits) if sampled else 0
 
     def _admit(self, table: SlotTable) -> None:
@@ -182,10 +182,10 @@ class Runner:
         tokens."""
         assert self.decoder is not None
         rows: list[Slot] = []
-        guessed: list[Slot] = []
+        drafted: list[Slot] = []
         prefills: list[Slot] = []
         for slot in active:
-            (guessed if slot.guesses else prefills if slot.pending > 1 else rows).append(slot)
+            (drafted if slot.draft_tokens else prefills if slot.pending > 1 else rows).append(slot)
         shared: list[int] = []
         if self.decoder.loops is None:  # torch's attention runs over a range of slots
             rows = table.compact(rows)
@@ -196,14 +196,14 @@ class Runner:
         slots = [slot.index for slot in rows]
         sampled, wanted = list(rows), list(range(len(rows)))
         chunks: list[Chunk] = []
-        for slot in guessed:  # as short chunks, before all others
-            count = 1 + len(slot.guesses)
+        for slot in drafted:  # as short chunks, before all others
+            count = 1 + len(slot.draft_tokens)
             chunks.append(Chunk(slot.index, slot.cached, count, len(tokens)))
             wanted += range(len(tokens), len(tokens) + count)
-            tokens += [slot.tokens[-1], *slot.guesses]
+            tokens += [slot.tokens[-1], *slot.draft_tokens]
             positions += range(slot.cached, slot.cached + count)
             slots += [slot.index] * count
-        sampled += guessed
+        sampled += drafted
         budget = self.limits.prefill_tokens
         for slot in sorted(prefills, key=lambda s: s.pending):  # short observations first: they unblock a turn
             count = min(slot.pending, budget)
@@ -234,43 +234,43 @@ class Runner:
     def _sample(self, table: SlotTable, slots: list[Slot], logits: torch.Tensor) -> int:
         """Give each slot its token, plus accepted draft tokens. Returns the total number."""
         assert self.decoder is not None
-        rows = [(job, ahead) for slot in slots if (job := slot.job) for ahead in range(1 + len(slot.guesses))]
+        rows = [(job, ahead) for slot in slots if (job := slot.job) for ahead in range(1 + len(slot.draft_tokens))]
         uniforms = [job.random[len(job.token_ids) + ahead] for job, ahead in rows]
         temperatures = [job.temperature for job, _ in rows]
-        if any(job.narrowing for job, _ in rows):  # such requests have no guesses
-            open_ids = narrow(logits, temperatures, [job.narrowing for job, _ in rows])
-            for (job, _), ids in zip(rows, open_ids, strict=True):
-                job.open_ids.append(ids)
+        if any(job.sampling_mask for job, _ in rows):  # such requests have no draft tokens
+            allowed_ids = narrow(logits, temperatures, [job.sampling_mask for job, _ in rows])
+            for (job, _), ids in zip(rows, allowed_ids, strict=True):
+                job.allowed_ids.append(ids)
         tokens, logprobs = sample(logits, temperatures, uniforms, self.decoder.loops)
         at = taken = 0
         last: list[int] = []
         for slot in slots:
-            guesses, slot.guesses = slot.guesses, []
-            last.append(at + self._take(table, slot, guesses, tokens, logprobs, at))
+            draft_tokens, slot.draft_tokens = slot.draft_tokens, []
+            last.append(at + self._take(table, slot, draft_tokens, tokens, logprobs, at))
             taken += last[-1] - at + 1
-            at += 1 + len(guesses)
+            at += 1 + len(draft_tokens)
         if self.drafter is not None:
             hidden_NC = self.decoder.hidden[torch.tensor(last, device=self.decoder.device)]
-            self.drafter.guess(self.decoder.weights, slots, hidden_NC, table.cache.length)
+            self.drafter.draft(self.decoder.weights, slots, hidden_NC, table.cache.length)
         self.generated += taken
         return taken
 
     def _take(
-        self, table: SlotTable, slot: Slot, guesses: list[int], tokens: list[int], logprobs: list[float], at: int
+        self, table: SlotTable, slot: Slot, draft_tokens: list[int], tokens: list[int], logprobs: list[float], at: int
     ) -> int:
         """Append tokens from `at` on while they match the draft, and the first that does not. Returns their number."""
         job = slot.job
         assert job is not None
-        for stood in range(1 + len(guesses)):
+        for stood in range(1 + len(draft_tokens)):
             token = tokens[at + stood]
             slot.tokens.append(token)
             reason = job.append(token, logprobs[at + stood], self.version)
-            if reason is not None or stood == len(guesses) or token != guesses[stood]:
+            if reason is not None or stood == len(draft_tokens) or token != draft_tokens[stood]:
                 break
             slot.cached += 1
         if self.drafter is not None:
-            self.drafter.guessed += len(guesses)
-            self.drafter.right += stood
+            self.drafter.drafted += len(draft_tokens)
+            self.drafter.accepted += stood
         if reason is not None:
             job.experts = _routed(table.cache, slot, job.request.experts_from)
             table.release(slot)

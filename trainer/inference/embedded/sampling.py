@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from trainer.inference.embedded.loops import Loops
+from trainer.inference.embedded.kernels.loops import Loops
 
 
 class RandomStream:
@@ -46,7 +46,7 @@ class SamplingMask:
 @torch.inference_mode()
 def narrow(logits_RV: torch.Tensor, temperatures: list[float], rules: list[SamplingMask | None]) -> list[list[int]]:
     """Set the logits of masked tokens to -inf; return each row's allowed ids, empty where all are allowed."""
-    open_ids: list[list[int]] = [[] for _ in rules]
+    allowed_ids: list[list[int]] = [[] for _ in rules]
     for row, (rule, temperature) in enumerate(zip(rules, temperatures, strict=True)):
         if rule is None:
             continue
@@ -54,8 +54,8 @@ def narrow(logits_RV: torch.Tensor, temperatures: list[float], rules: list[Sampl
         closed = torch.ones(logits_RV.shape[1], dtype=torch.bool, device=logits_RV.device)
         closed[kept] = False
         logits_RV[row].masked_fill_(closed, float("-inf"))
-        open_ids[row] = kept.tolist()
-    return open_ids
+        allowed_ids[row] = kept.tolist()
+    return allowed_ids
 
 
 @torch.inference_mode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.request import Family, Job, Slot
+from trainer.inference.embedded.request import Job, PrefixGroup, Slot
 
 
 class SlotTable:
@@ -14,7 +14,7 @@ class SlotTable:
         self.slots = [Slot(index) for index in range(cache.slots)]
         self.sessions: dict[str, Slot] = {}
         self.prompts: dict[tuple[int, ...], Slot] = {}
-        self._clock = self._families = 0
+        self._clock = self._prefix_groups = 0
 
     def active(self) -> list[Slot]:
         return [slot for slot in self.slots if slot.job is not None]
@@ -30,8 +30,8 @@ class SlotTable:
             kept = _common_prefix(slot.tokens, job.prompt, min(slot.cached, len(job.prompt) - 1))
             kept = kept if slot.epoch == epoch else 0
             if kept:
-                if slot.family is not None and kept < slot.family.length:
-                    slot.family = None
+                if slot.prefix_group is not None and kept < slot.prefix_group.length:
+                    slot.prefix_group = None
                 return self._start(slot, job, kept, epoch)
         donor = self.prompts.get(job.prompt)
         shared = 0
@@ -48,25 +48,25 @@ class SlotTable:
             self._reset(slot)
         if shared and donor is not None and donor is not slot:
             self.cache.copy(donor.index, slot.index, shared)
-            slot.family = self._family(donor, shared)
+            slot.prefix_group = self._prefix_group(donor, shared)
         else:
             shared = 0
-            slot.family = None
+            slot.prefix_group = None
         if session and session not in self.sessions:
             slot.session = session
             self.sessions[session] = slot
         return self._start(slot, job, shared, epoch)
 
-    def _family(self, donor: Slot, shared: int) -> Family:
+    def _prefix_group(self, donor: Slot, shared: int) -> PrefixGroup:
         """Prefix group of a slot that received the first `shared` tokens of `donor`."""
-        if donor.family is None or donor.family.length > shared:
-            self._families += 1
-            donor.family = Family(self._families, shared)
-        return donor.family
+        if donor.prefix_group is None or donor.prefix_group.length > shared:
+            self._prefix_groups += 1
+            donor.prefix_group = PrefixGroup(self._prefix_groups, shared)
+        return donor.prefix_group
 
     def _start(self, slot: Slot, job: Job, kept: int, epoch: int) -> Slot:
         slot.tokens = list(job.prompt)
-        slot.guesses = []
+        slot.draft_tokens = []
         slot.cached = kept
         slot.epoch = epoch
         slot.job = job
@@ -145,11 +145,11 @@ class SlotTable:
 
 def together(rows: list[Slot]) -> tuple[list[Slot], list[int]]:
     """Order rows by prefix group, with the number of leading tokens that each shares with the row before it."""
-    rows = sorted(rows, key=lambda slot: slot.family.number if slot.family else 0)
-    families: list[Family | None] = [None, *(slot.family for slot in rows)]
+    rows = sorted(rows, key=lambda slot: slot.prefix_group.number if slot.prefix_group else 0)
+    prefix_groups: list[PrefixGroup | None] = [None, *(slot.prefix_group for slot in rows)]
     return rows, [
-        slot.family.length if slot.family and slot.family is before else 0
-        for slot, before in zip(rows, families, strict=False)
+        slot.prefix_group.length if slot.prefix_group and slot.prefix_group is before else 0
+        for slot, before in zip(rows, prefix_groups, strict=False)
     ]
 
 

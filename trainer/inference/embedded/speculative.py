@@ -19,11 +19,11 @@ from typing import Protocol
 
 import torch
 
-from trainer.inference.embedded.loops import Loops
+from trainer.inference.embedded.kernels.loops import Loops
 from trainer.inference.embedded.model import Decoder
+from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Slot
 from trainer.inference.embedded.sampling import sample
-from trainer.inference.mtp.head import MultiToken
 
 
 class Vocabulary(Protocol):
@@ -42,15 +42,15 @@ class Drafter:
     def __init__(self, head: MultiToken, ahead: int, loops: Loops | None) -> None:
         """`ahead`: draft tokens per step."""
         self.head, self.ahead, self.loops = head, ahead, loops
-        self.guessed = self.right = 0
+        self.drafted = self.accepted = 0
 
     @torch.inference_mode()
-    def guess(self, weights: Vocabulary, slots: Sequence[Slot], hidden_NC: torch.Tensor, room: int) -> None:
+    def draft(self, weights: Vocabulary, slots: Sequence[Slot], hidden_NC: torch.Tensor, room: int) -> None:
         """Draft tokens for `slots`, whose last tokens follow the states `hidden_NC`. `room`: tokens of a slot."""
         open_ = [
             n
             for n, slot in enumerate(slots)
-            if slot.job is not None and slot.job.narrowing is None and slot.job.left > 1 and len(slot.tokens) < room
+            if slot.job is not None and slot.job.sampling_mask is None and slot.job.left > 1 and len(slot.tokens) < room
         ]
         if not open_:
             return
@@ -65,7 +65,7 @@ class Drafter:
             for slot, job, token in zip(kept, jobs, tokens, strict=True):
                 # The last token of a step is the policy's own, and must fit, too.
                 if step + 1 < job.left and len(slot.tokens) + step < room:
-                    slot.guesses.append(token)
+                    slot.draft_tokens.append(token)
 
 
 def load_drafter(policy_dir: Path, decoder: Decoder, ahead: int) -> Drafter | None:

@@ -17,7 +17,7 @@ from trainer.inference.verify_weights import judge, questions
 from trainer.weights.probe import Probe
 
 
-def prove(decoder: Decoder, probe: Probe, *, deployment: str, version: int, max_context: int) -> float | None:
+def verify_weights(decoder: Decoder, probe: Probe, *, deployment: str, version: int, max_context: int) -> float | None:
     """Gap in nats; None where no prompt of the probe fits. Blocks. Raises WeightMismatch. `decoder` must not be in use."""
     room = min(max_context, decoder.shape.max_position_embeddings)
     rows = [row for row in probe.rows if len(row.prompt_ids) < room]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from trainer.inference.mtp.head import MultiToken
+from trainer.inference.embedded.mtp_head import MultiToken
 
 MEASURED = 10
 """One window in this many is held out for measurement."""
@@ -90,10 +90,10 @@ def study(
     with torch.set_grad_enabled(learn):
         for k in range(1, ahead + 1):
             state_BTC = head(state_BTC[:, :-1], embedded_BTC[:, k:])
-            guessed_BTV = torch.log_softmax(output(state_BTC.to(kind)).float(), -1)
-            kl_BT = (wanted_BTV[:, k:].exp() * (wanted_BTV[:, k:] - guessed_BTV)).sum(-1)
+            drafted_BTV = torch.log_softmax(output(state_BTC.to(kind)).float(), -1)
+            kl_BT = (wanted_BTV[:, k:].exp() * (wanted_BTV[:, k:] - drafted_BTV)).sum(-1)
             losses.append(kl_BT.mean(1).sum())
-            right_BT = right_BT[:, :-1] & (guessed_BTV.argmax(-1) == first_BT[:, k:])
+            right_BT = right_BT[:, :-1] & (drafted_BTV.argmax(-1) == first_BT[:, k:])
             stood.append(right_BT.float().mean(1).sum())
         loss = torch.stack(losses).mean()
     gradients = list(torch.autograd.grad(loss, list(head.parameters()))) if learn else []

@@ -29,13 +29,13 @@ class Affinity(Generic[M]):
         self._remembered = remembered
         self._places: OrderedDict[tuple[str, object], M] = OrderedDict()
 
-    def choose(self, request: GenerateRequest, members: Sequence[M]) -> M:
-        """Choose one of `members`, which must not be empty. A group shares its prompt, and so its keys."""
-        least = min(members, key=lambda member: len(member.running))
+    def choose(self, request: GenerateRequest, replicas: Sequence[M]) -> M:
+        """Choose one of `replicas`, which must not be empty. A group shares its prompt, and so its keys."""
+        least = min(replicas, key=lambda replica: len(replica.running))
         chosen = least
         for place in _places(request):
             known = self._places.get(place)
-            if known is not None and known in members:
+            if known is not None and known in replicas:
                 session = place[0] == "session"
                 if session or len(known.running) <= len(least.running) + SLACK:
                     chosen = known
@@ -47,9 +47,9 @@ class Affinity(Generic[M]):
             self._places.popitem(last=False)
         return chosen
 
-    def forget(self, member: M) -> None:
+    def forget(self, replica: M) -> None:
         """Remove an engine that is gone with all its keys."""
-        for place in [place for place, known in self._places.items() if known is member]:
+        for place in [place for place, known in self._places.items() if known is replica]:
             del self._places[place]
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, EngineStatus
-from trainer.inference.discovery import MemberSpec
+from trainer.inference.discovery import ReplicaSpec
 
 
 def merged(
-    spec: DeploymentSpec, parts: Mapping[MemberSpec, DeploymentStatus], refused: Mapping[MemberSpec, str] | None = None
+    spec: DeploymentSpec,
+    parts: Mapping[ReplicaSpec, DeploymentStatus],
+    refused: Mapping[ReplicaSpec, str] | None = None,
 ) -> DeploymentStatus:
     """Merge counters by sum, cache utilisation by maximum, and version by minimum, with that engine's last swap. Keeps
     each
     engine's own status, and the reason of an engine that failed verification (`refused`) and has none.
     """
     wrong = [
-        EngineStatus(url=member.url, cluster=member.cluster, version=-1, proof="differs", error=words)
-        for member, words in (refused or {}).items()
+        EngineStatus(url=replica.url, cluster=replica.cluster, version=-1, proof="differs", error=words)
+        for replica, words in (refused or {}).items()
     ]
     if not parts:
         state, proof = ("failed", "differs") if wrong else ("loading", "")
@@ -42,7 +44,7 @@ def merged(
             "draft_tokens": sum(part.draft_tokens for part in statuses),
             "accepted_tokens": sum(part.accepted_tokens for part in statuses),
             "preemptions": sum(part.preemptions for part in statuses),
-            "engines": [*(engine for member, part in parts.items() for engine in _engines(member, part)), *wrong],
+            "engines": [*(engine for replica, part in parts.items() for engine in _engines(replica, part)), *wrong],
             "error": next(
                 (words for words in [*(part.error for part in statuses), *(e.error for e in wrong)] if words), ""
             ),
@@ -50,9 +52,9 @@ def merged(
     )
 
 
-def _engines(member: MemberSpec, part: DeploymentStatus) -> list[EngineStatus]:
-    """A member may itself be a router: its engines keep their addresses and belong to the member's cluster."""
+def _engines(replica: ReplicaSpec, part: DeploymentStatus) -> list[EngineStatus]:
+    """A replica may itself be a router: its engines keep their addresses and belong to the replica's cluster."""
     return [
-        engine.model_copy(update={"url": engine.url or member.url, "cluster": member.cluster})
+        engine.model_copy(update={"url": engine.url or replica.url, "cluster": replica.cluster})
         for engine in part.by_engine
     ]

@@ -10,7 +10,7 @@ import httpx
 
 from trainer.inference.client import Connections
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus, ServerHealth
-from trainer.inference.discovery import MemberSpec
+from trainer.inference.discovery import ReplicaSpec
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Refusal:
 
 
 @dataclass(eq=False)
-class Member:
-    spec: MemberSpec
+class Replica:
+    spec: ReplicaSpec
     connections: Connections
     admin: httpx.AsyncClient
     health: ServerHealth | None = None
@@ -56,7 +56,7 @@ class Member:
     refused: dict[str, Refusal] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, spec: MemberSpec) -> Member:
+    def of(cls, spec: ReplicaSpec) -> Replica:
         return cls(spec, Connections(spec.url), httpx.AsyncClient(base_url=spec.url, timeout=30.0, trust_env=False))
 
     @property

@@ -1,4 +1,4 @@
-"""Inference router: `python -m trainer.inference.router.server --members members.json --port P`. It serves the full
+"""Inference router: `python -m trainer.inference.router.server --replicas replicas.json --port P`. It serves the full
 contract.
 
 The list of engines (`../discovery.py`) is reread when it changes, so engines can join and leave during runs. When an
@@ -29,12 +29,12 @@ from trainer.inference.contract import (
     ServerStatus,
     SyncTimings,
 )
-from trainer.inference.discovery import MemberSpec, ReplicaRegistry, fixed_members, members_arguments
+from trainer.inference.discovery import ReplicaRegistry, ReplicaSpec, fixed_replicas, replica_arguments
 from trainer.inference.errors import DeadlinePassed, ServerError, Unavailable, UnknownDeployment
 from trainer.inference.registry import remember, remembered
 from trainer.inference.router.affinity import Affinity
 from trainer.inference.router.merge import merged
-from trainer.inference.router.replicas import AGAIN_SECONDS, BorrowPolicy, Member, Refusal
+from trainer.inference.router.replicas import AGAIN_SECONDS, BorrowPolicy, Refusal, Replica
 from trainer.inference.service import serve
 
 log = logging.getLogger(__name__)
@@ -69,41 +69,41 @@ class Relayed(ServerError):
         self.status = response.status_code
 
 
-def caught_up(members: Sequence[Member], request: GenerateRequest) -> Sequence[Member]:
+def caught_up(replicas: Sequence[Replica], request: GenerateRequest) -> Sequence[Replica]:
     """Engines that do not lag: they have the version that is asked for, and are at most TOLERATED_LAG behind the newest. All
     of them where none has it: an engine waits for a version itself."""
-    versions = {member.spec: member.version(request.deployment) for member in members}
-    least = max(request.min_version, max(versions.values()) - TOLERATED_LAG)
-    return [member for member in members if versions[member.spec] >= least] or members
+    versions = {replica.spec: replica.version(request.deployment) for replica in replicas}
+    oldest = max(request.min_version, max(versions.values()) - TOLERATED_LAG)
+    return [replica for replica in replicas if versions[replica.spec] >= oldest] or replicas
 
 
 class Router:
     def __init__(
         self,
-        members: Path | None,
+        replicas: Path | None,
         *,
-        fixed: Sequence[MemberSpec] = (),
+        fixed: Sequence[ReplicaSpec] = (),
         memory: Path,
         policy: BorrowPolicy,
         poll_seconds: float = 0.5,
     ) -> None:
-        """Engines come from the file `members` and from `fixed`."""
-        self.roster: ReplicaRegistry[Member] = ReplicaRegistry(Member.of, file=members, fixed=fixed, lends=True)
+        """Engines come from the file `replicas` and from `fixed`."""
+        self.registry: ReplicaRegistry[Replica] = ReplicaRegistry(Replica.of, file=replicas, fixed=fixed, lends=True)
         self._memory, self._policy, self._poll_seconds = memory, policy, poll_seconds
         self.specs: dict[str, DeploymentSpec] = {}
-        self._affinity: Affinity[Member] = Affinity()
+        self._affinity: Affinity[Replica] = Affinity()
         self._placing = asyncio.Lock()
         """Held while deployments are placed: concurrent creation of one deployment on an engine fails."""
         self._changed = asyncio.Event()
         """Set, and replaced, after each look at an engine; requests without an engine wait for it."""
 
     @property
-    def members(self) -> list[Member]:
-        return self.roster.members
+    def replicas(self) -> list[Replica]:
+        return self.registry.replicas
 
     @property
     def _nobody(self) -> str:
-        return f"no engine of {self.roster.where} answers; start one, or add it there"
+        return f"no engine of {self.registry.where} answers; start one, or add it there"
 
     async def start(self) -> None:
         self.specs = {spec.name: spec for spec in remembered(self._memory)}
@@ -113,13 +113,13 @@ class Router:
     async def stop(self) -> None:
         self._watch.cancel()
         await asyncio.gather(self._watch, return_exceptions=True)
-        await asyncio.gather(*(member.aclose() for member in self.members))
-        self.roster.close()
+        await asyncio.gather(*(replica.aclose() for replica in self.replicas))
+        self.registry.close()
 
     def health(self) -> ServerHealth:
-        known = [member.health for member in self.members if member.health is not None]
-        servers = [self._seen(member) for member in self.members]
-        usable = any(member.usable for member in self.members)
+        known = [replica.health for replica in self.replicas if replica.health is not None]
+        servers = [self._seen(replica) for replica in self.replicas]
+        usable = any(replica.usable for replica in self.replicas)
         nowhere = [words for name in self.specs if (words := self._all_differ(name))]
         return ServerHealth(
             ok=usable and not nowhere,
@@ -128,41 +128,43 @@ class Router:
             tokens_per_second=sum(health.tokens_per_second for health in known),
             deployments=self.statuses(),
             servers=servers,
-            error="; ".join(filter(None, [self.roster.problem, *nowhere, "" if usable else self._nobody])),
+            error="; ".join(filter(None, [self.registry.problem, *nowhere, "" if usable else self._nobody])),
         )
 
-    def _seen(self, member: Member) -> ServerStatus:
-        wrong = [words for name in self.specs if (words := member.differs(name))]
+    def _seen(self, replica: Replica) -> ServerStatus:
+        wrong = [words for name in self.specs if (words := replica.differs(name))]
         return ServerStatus(
-            url=member.spec.url,
-            ok=member.usable and not wrong,
-            deployment=", ".join(sorted({*member.served, *(name for name in self.specs if member.differs(name))})),
-            model=member.spec.cluster + (" (borrowed)" if member.lent else ""),
-            leaving=member.draining,
-            running=len(member.running),
-            error="; ".join(wrong) or member.error,
+            url=replica.spec.url,
+            ok=replica.usable and not wrong,
+            deployment=", ".join(sorted({*replica.served, *(name for name in self.specs if replica.differs(name))})),
+            model=replica.spec.cluster + (" (borrowed)" if replica.lent else ""),
+            leaving=replica.draining,
+            running=len(replica.running),
+            error="; ".join(wrong) or replica.error,
         )
 
     def statuses(self) -> list[DeploymentStatus]:
         return [self._status(spec) for spec in self.specs.values()]
 
     def _status(self, spec: DeploymentSpec) -> DeploymentStatus:
-        parts = {m.spec: status for m in self.members if (status := m.status(spec.name)) is not None}
-        return merged(spec, parts, {m.spec: m.refused[spec.name].words for m in self.members if spec.name in m.refused})
+        parts = {m.spec: status for m in self.replicas if (status := m.status(spec.name)) is not None}
+        return merged(
+            spec, parts, {m.spec: m.refused[spec.name].words for m in self.replicas if spec.name in m.refused}
+        )
 
     def _all_differ(self, name: str) -> str:
         """The engines' mismatch error when no engine computes a deployment correctly; else empty."""
-        words = [member.differs(name) for member in self.members if member.wanted]
+        words = [replica.differs(name) for replica in self.replicas if replica.wanted]
         return "; ".join(words) if words and all(words) else ""
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         if request.deployment not in self.specs:
             raise UnknownDeployment(f"no deployment {request.deployment!r}; create it first")
         deadline = time.monotonic() + request.timeout_seconds
-        shunned: set[Member] = set()
+        shunned: set[Replica] = set()
         refusal: ServerError | None = None
         while (left := deadline - time.monotonic()) > 0:
-            open_to = [m for m in self.members if m.serves(request.deployment) and m not in shunned]
+            open_to = [m for m in self.replicas if m.serves(request.deployment) and m not in shunned]
             if not open_to:
                 if words := self._all_differ(request.deployment):
                     raise AllReplicasMismatch(words)
@@ -171,31 +173,31 @@ class Router:
                 shunned.clear()
                 await self._next_look(left)
                 continue
-            member = self._affinity.choose(request, caught_up(open_to, request))
+            replica = self._affinity.choose(request, caught_up(open_to, request))
             body = request.model_copy(update={"timeout_seconds": left}).model_dump_json()
             timeout = httpx.Timeout(left + 5.0, connect=min(left, 5.0))
-            task = asyncio.ensure_future(member.connections.post("/generate", body, timeout))
-            member.running.add(task)
+            task = asyncio.ensure_future(replica.connections.post("/generate", body, timeout))
+            replica.running.add(task)
             try:
                 await asyncio.wait(
                     (task,)
                 )  # a cancelled task is one that was reclaimed; a cancelled wait is our caller
             finally:
-                member.running.discard(task)
+                replica.running.discard(task)
                 task.cancel()
-            shunned.add(member)
+            shunned.add(replica)
             if task.cancelled():
                 continue
             if isinstance(error := task.exception(), httpx.TransportError):
-                member.lost(f"{type(error).__name__}: {error}")
-                self._affinity.forget(member)
+                replica.lost(f"{type(error).__name__}: {error}")
+                self._affinity.forget(replica)
                 continue
             response = task.result()
             if response.is_success:
                 try:
                     return GenerateResponse.model_validate_json(response.content)
                 except ValidationError as problem:
-                    raise ServerError(f"{member.spec.url} does not speak the contract: {problem}") from problem
+                    raise ServerError(f"{replica.spec.url} does not speak the contract: {problem}") from problem
             refusal = Relayed(response)
             if refusal.code == "queue_full" or refusal.code in ELSEWHERE:
                 continue
@@ -203,11 +205,11 @@ class Router:
         raise refusal or DeadlinePassed(f"no engine was free for it within {request.timeout_seconds:.3g} s; add one")
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
-        usable = [member for member in self.members if member.wanted and member.health is not None]
+        usable = [replica for replica in self.replicas if replica.wanted and replica.health is not None]
         if not usable:
             raise Unavailable(self._nobody)
         async with self._placing:  # until it stands, a look knows of the former one, or none
-            found = await asyncio.gather(*(self._place(member, spec) for member in usable), return_exceptions=True)
+            found = await asyncio.gather(*(self._place(replica, spec) for replica in usable), return_exceptions=True)
             failed = [problem for problem in found if isinstance(problem, BaseException)]
             grave = [e for e in failed if not (isinstance(e, ServerError) and e.code in ELSEWHERE)]
             if grave or len(failed) == len(found):
@@ -220,20 +222,22 @@ class Router:
     async def _undo(self, spec: DeploymentSpec) -> None:
         """Remove a deployment that some engines accepted and others never will. The next look restores the one it
         replaced."""
-        there = [member for member in self.members if member.served.get(spec.name) == spec]
-        for member in self.members:
-            if (refusal := member.refused.get(spec.name)) and refusal.spec == spec:
-                del member.refused[spec.name]
-        await asyncio.gather(*(self._displace(member, spec.name) for member in there))
+        there = [replica for replica in self.replicas if replica.served.get(spec.name) == spec]
+        for replica in self.replicas:
+            if (refusal := replica.refused.get(spec.name)) and refusal.spec == spec:
+                del replica.refused[spec.name]
+        await asyncio.gather(*(self._displace(replica, spec.name) for replica in there))
 
     async def remove(self, name: str) -> None:
         async with self._placing:
             self._known(name)
             del self.specs[name]
-            for member in self.members:
-                member.refused.pop(name, None)
+            for replica in self.replicas:
+                replica.refused.pop(name, None)
             remember(self._memory, list(self.specs.values()))
-            await asyncio.gather(*(self._displace(member, name) for member in self.members if name in member.served))
+            await asyncio.gather(
+                *(self._displace(replica, name) for replica in self.replicas if name in replica.served)
+            )
 
     async def pause(self, name: str) -> DeploymentStatus:
         return await self._everywhere(name, "pause")
@@ -254,53 +258,53 @@ class Router:
         parts = {spec: DeploymentStatus.model_validate_json(answer.content) for spec, answer in answers.items()}
         return merged(self.specs[name], parts)
 
-    async def _ask_all(self, name: str, path: str, body: Any) -> dict[MemberSpec, httpx.Response]:
+    async def _ask_all(self, name: str, path: str, body: Any) -> dict[ReplicaSpec, httpx.Response]:
         self._known(name)
-        there = [member for member in self.members if name in member.served]
+        there = [replica for replica in self.replicas if name in replica.served]
         if not there:
             raise Unavailable(f"no engine serves deployment {name!r} now; start one")
-        answers = await asyncio.gather(*(_ask(member, "POST", path, body) for member in there))
-        return {member.spec: answer for member, answer in zip(there, answers, strict=True)}
+        answers = await asyncio.gather(*(_ask(replica, "POST", path, body) for replica in there))
+        return {replica.spec: answer for replica, answer in zip(there, answers, strict=True)}
 
     def _known(self, name: str) -> None:
         if name not in self.specs:
             raise UnknownDeployment(f"no deployment {name!r} (there is: {', '.join(sorted(self.specs)) or 'none'})")
 
-    def _missing(self, member: Member) -> list[DeploymentSpec]:
+    def _missing(self, replica: Replica) -> list[DeploymentSpec]:
         """Deployments that should be there and are missing, except those that just failed verification."""
         now = time.monotonic()
-        refused = {r.spec.name: r.spec for r in member.refused.values() if now < r.until}
+        refused = {r.spec.name: r.spec for r in replica.refused.values() if now < r.until}
         return [
             spec
             for spec in self.specs.values()
-            if member.served.get(spec.name) != spec and refused.get(spec.name) != spec
+            if replica.served.get(spec.name) != spec and refused.get(spec.name) != spec
         ]
 
-    async def _place(self, member: Member, spec: DeploymentSpec) -> DeploymentStatus:
+    async def _place(self, replica: Replica, spec: DeploymentSpec) -> DeploymentStatus:
         """Create a deployment on an engine. Raises its error; a weight mismatch is recorded with the engine."""
         try:
-            response = await _ask(member, "POST", "/deployments", spec.model_dump(), seconds=PLACE_SECONDS)
+            response = await _ask(replica, "POST", "/deployments", spec.model_dump(), seconds=PLACE_SECONDS)
         except Relayed as error:
             if error.code == DIFFERS:
-                log.warning("%s: %s", member.spec.url, error)
-                words = f"{member.spec.url}: {error}"
-                member.refused[spec.name] = Refusal(spec, words, time.monotonic() + AGAIN_SECONDS)
-                member.served.pop(spec.name, None)
+                log.warning("%s: %s", replica.spec.url, error)
+                words = f"{replica.spec.url}: {error}"
+                replica.refused[spec.name] = Refusal(spec, words, time.monotonic() + AGAIN_SECONDS)
+                replica.served.pop(spec.name, None)
             raise
         answer = DeploymentStatus.model_validate_json(response.content)
-        member.refused.pop(spec.name, None)
-        member.served[spec.name] = spec
-        if member.health is not None:
-            rest = [status for status in member.health.deployments if status.name != spec.name]
-            member.health = member.health.model_copy(update={"deployments": [*rest, answer]})
+        replica.refused.pop(spec.name, None)
+        replica.served[spec.name] = spec
+        if replica.health is not None:
+            rest = [status for status in replica.health.deployments if status.name != spec.name]
+            replica.health = replica.health.model_copy(update={"deployments": [*rest, answer]})
         return answer
 
-    async def _displace(self, member: Member, name: str) -> None:
-        member.served.pop(name, None)
+    async def _displace(self, replica: Replica, name: str) -> None:
+        replica.served.pop(name, None)
         try:
-            await _ask(member, "DELETE", f"/deployments/{name}", None)
+            await _ask(replica, "DELETE", f"/deployments/{name}", None)
         except ServerError as error:
-            log.warning("%s: %s", member.spec.url, error)
+            log.warning("%s: %s", replica.spec.url, error)
 
     async def _forever(self) -> None:
         while True:
@@ -319,42 +323,42 @@ class Router:
 
     async def _look(self) -> None:
         """Reread the list, poll every engine, and place our deployments where they belong."""
-        await self.roster.refresh()
-        await asyncio.gather(*(self._look_at(member) for member in self.members))
-        for member in [m for m in self.members if m.draining and not m.running]:
-            await asyncio.gather(*(self._displace(member, name) for name in list(member.served)))
-            self._affinity.forget(member)
-            self.roster.forget(member)
-            await member.aclose()
+        await self.registry.refresh()
+        await asyncio.gather(*(self._look_at(replica) for replica in self.replicas))
+        for replica in [m for m in self.replicas if m.draining and not m.running]:
+            await asyncio.gather(*(self._displace(replica, name) for name in list(replica.served)))
+            self._affinity.forget(replica)
+            self.registry.forget(replica)
+            await replica.aclose()
         done, self._changed = self._changed, asyncio.Event()
         done.set()
 
-    async def _look_at(self, member: Member) -> None:
+    async def _look_at(self, replica: Replica) -> None:
         try:
-            served = frozenset(member.served)
-            response = await member.admin.get("/health", timeout=5.0)
-            member.saw(ServerHealth.model_validate_json(response.content), self._policy, asked_with=served)
-            if member.reclaim():
-                log.info("%s was reclaimed by its owners", member.spec.url)
-            if member.wanted and not member.draining:
-                if self._missing(member):
+            served = frozenset(replica.served)
+            response = await replica.admin.get("/health", timeout=5.0)
+            replica.saw(ServerHealth.model_validate_json(response.content), self._policy, asked_with=served)
+            if replica.reclaim():
+                log.info("%s was reclaimed by its owners", replica.spec.url)
+            if replica.wanted and not replica.draining:
+                if self._missing(replica):
                     async with self._placing:
-                        for spec in self._missing(member):  # of now: somebody else may have held the lock
-                            await self._place(member, spec)
-            elif not member.running and not member.draining:
-                for name in list(member.served):
-                    await self._displace(member, name)
+                        for spec in self._missing(replica):  # of now: somebody else may have held the lock
+                            await self._place(replica, spec)
+            elif not replica.running and not replica.draining:
+                for name in list(replica.served):
+                    await self._displace(replica, name)
         except (httpx.TransportError, ValidationError) as error:
-            member.lost(f"{type(error).__name__}: {error}")
+            replica.lost(f"{type(error).__name__}: {error}")
         except ServerError as error:
-            member.error = str(error)
+            replica.error = str(error)
 
 
-async def _ask(member: Member, method: str, path: str, body: Any, *, seconds: float = 30.0) -> httpx.Response:
+async def _ask(replica: Replica, method: str, path: str, body: Any, *, seconds: float = 30.0) -> httpx.Response:
     try:
-        response = await member.admin.request(method, path, json=body, timeout=seconds)
+        response = await replica.admin.request(method, path, json=body, timeout=seconds)
     except httpx.TransportError as error:
-        raise Unavailable(f"{member.spec.url} does not answer ({type(error).__name__})") from error
+        raise Unavailable(f"{replica.spec.url} does not answer ({type(error).__name__})") from error
     if not response.is_success:
         raise Relayed(response)
     return response
@@ -364,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Router in front of several inference servers")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    members_arguments(parser)
+    replica_arguments(parser)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
     parser.add_argument("--poll-seconds", type=float, default=0.5, help="how often engines are looked at")
     parser.add_argument("--idle-seconds", type=float, default=BorrowPolicy.idle_seconds)
@@ -374,7 +378,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     memory = given.data / "run" / "inference-deployments.json"
     policy = BorrowPolicy(given.idle_seconds, given.reclaim_seconds)
     router = Router(
-        given.members, fixed=fixed_members(parser, given), memory=memory, policy=policy, poll_seconds=given.poll_seconds
+        given.replicas,
+        fixed=fixed_replicas(parser, given),
+        memory=memory,
+        policy=policy,
+        poll_seconds=given.poll_seconds,
     )
     serve(router, host=given.host, port=given.port)
 

@@ -20,7 +20,7 @@ import numpy as np
 from trainer.inference.client import Connections
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, VersionSpan
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
-from trainer.router_replay.payload import RoutedExperts
+from trainer.routed_experts import RoutedExperts
 
 LOAD_SECONDS = 600.0
 """Timeout of one weight reload."""
@@ -83,7 +83,7 @@ def refuse_unsupported(spec: DeploymentSpec) -> None:
     """Reject specs that vLLM cannot serve, before anything runs on a server. Raises BadRequest."""
     if spec.speculate:
         raise BadRequest(
-            f"sampling.num_speculative_tokens is {spec.speculate}, and vLLM does not guess with a policy's own "
+            f"sampling.num_speculative_tokens is {spec.speculate}, and vLLM does not draft with a policy's own "
             "head; leave it empty, or "
             "serve the policy with the embedded engine (OPENCOMPOSER_INFERENCE_ENGINE=embedded)"
         )
@@ -97,7 +97,7 @@ def refuse_unsupported(spec: DeploymentSpec) -> None:
 
 def request_body(request: GenerateRequest, model: str, salt: str) -> dict[str, Any]:
     """The body of POST /inference/v1/generate. `salt` separates the prefix caches of different weights."""
-    if request.narrowed:
+    if request.mask_logits:
         raise BadRequest(f"top_k is {request.top_k} and top_p is {request.top_p:g}: {NARROWED}")
     sampling = {
         "max_tokens": request.max_tokens,

@@ -15,7 +15,7 @@ import safetensors
 import safetensors.torch
 import torch
 
-from trainer.inference.contract import DeploymentSpec, DeploymentStatus, Proof, SyncTimings
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, SyncTimings, Verification
 from trainer.inference.errors import SyncFailed, UnsupportedModel
 from trainer.inference.reference_logprobs import reference
 from trainer.inference.vllm.api import label
@@ -120,7 +120,7 @@ class Deployment:
     retry_at: float = 0.0
     refused: str = ""
     """Label of weights that failed verification on its server; `error` has the message."""
-    proof: Proof = ""
+    proof: Verification = ""
     """Verification state of its server's last load; the next full load is verified before any answer."""
     last_sync: SyncTimings | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.inference.contract import GenerateRequest, GenerateResponse, Proof, SyncTimings
+from trainer.inference.contract import GenerateRequest, GenerateResponse, SyncTimings, Verification
 from trainer.inference.errors import ServerError
-from trainer.inference.kv_usage import Filling
+from trainer.inference.kv_usage import KVCacheUsage
 from trainer.inference.verify_weights import AGAIN_PATIENCE, WeightMismatch, meanwhile
 from trainer.inference.vllm.api import Served, VllmApi
 from trainer.inference.vllm.deployment import Deployment, has_experts, misfit, read_config
 from trainer.inference.vllm.probe_client import compare
-from trainer.inference.vllm.weight_update import Mover
+from trainer.inference.vllm.weight_update import WeightUpdater
 
 log = logging.getLogger(__name__)
 UNTOUCHED = "default"
@@ -32,11 +32,11 @@ WITHOUT_EXPERTS = (
 )
 
 
-class Holding:
-    def __init__(self, api: VllmApi, scratch: Path, *, prove_seconds: float, changed: Callable[[], None]) -> None:
+class EngineState:
+    def __init__(self, api: VllmApi, scratch: Path, *, verify_seconds: float, changed: Callable[[], None]) -> None:
         """`changed` is called when requests may proceed or must check again."""
         self.api = api
-        self.mover = Mover(api, scratch)
+        self.updater = WeightUpdater(api, scratch)
         self.served: Served | None = None
         self._returns_experts: bool | None = None
         """Whether its answers include routed experts; None: not reported, or not asked."""
@@ -45,10 +45,10 @@ class Holding:
         self.deployment: Deployment | None = None
         """Deployment whose weights the server holds."""
         self.admitting = False
-        self.filling = Filling()
+        self.kv_usage = KVCacheUsage()
         self.well_at = 0.0
         """Time of the last verification that succeeded, or had nothing to compare with."""
-        self.prove_seconds = prove_seconds
+        self.verify_seconds = verify_seconds
         self._changed = changed
         self._label = ""
         """Label last given to the server; empty while its contents are unknown."""
@@ -56,11 +56,11 @@ class Holding:
         """Label and version under which requests began; kept until the next load has ended."""
         self._preempted: int | None = None
         """Value of its preemption counter at the last look."""
-        self._proving: asyncio.Event | None = None
+        self._verifying: asyncio.Event | None = None
         """Set when the last loaded weights have been verified or refused."""
-        self._proof: Proof = ""
+        self._verification: Verification = ""
         """Verification result of the last full load."""
-        self._unproven = False
+        self._unverified = False
         """Its deployment was paused during the load, so the server could not be asked."""
 
     def serves(self, deployment: Deployment) -> bool:
@@ -73,10 +73,10 @@ class Holding:
         salt, before = self._since
         return await self.api.generate(request, model=self.served.name, salt=salt, before=before)
 
-    async def proven(self) -> None:
+    async def wait_verified(self) -> None:
         """Wait until the last load has been verified or refused: an answer's last tokens may come from it."""
-        if self._proving is not None:
-            await self._proving.wait()
+        if self._verifying is not None:
+            await self._verifying.wait()
 
     def vacate(self) -> None:
         """Detach the deployment: the weights stay loaded, and no request is answered with them."""
@@ -108,7 +108,7 @@ class Holding:
         holds = await self.api.held()
         room = await self.api.room()
         if room.used is not None:
-            self.filling.saw(room.used, time.monotonic())
+            self.kv_usage.saw(room.used, time.monotonic())
         self.count_preemptions(room.preemptions)
         if not self._label or holds != self._label:
             self._forget()
@@ -149,7 +149,7 @@ class Holding:
     def _forget(self) -> None:
         self.vacate()
         self._label = ""
-        self.mover.lost()
+        self.updater.lost()
 
     # -- other weights --------------------------------------------------------------------------------
 
@@ -160,30 +160,30 @@ class Holding:
             return
         began = time.perf_counter()
         prepared: Path | None = None
-        self._proving = proving = asyncio.Event()
+        self._verifying = verifying = asyncio.Event()
         try:
-            prepared = await self.mover.prepare(deployment)
+            prepared = await self.updater.prepare(deployment)
             asked = time.perf_counter()
             timings.decode += asked - began
             self._label = ""  # until the load has ended well, nobody knows what the server holds
             await self.api.pause()
             stood = time.perf_counter()
-            timings.patched = await self.mover.apply(deployment, prepared)
+            timings.patched = await self.updater.apply(deployment, prepared)
             went_on = held = time.perf_counter()
             if not deployment.paused:
                 await self.api.resume()
                 went_on = time.perf_counter()
             timings.swapped(asked=asked, stood=stood, held=held, went_on=went_on)
-            if timings.patched:  # words of weights that were proven, each proven to be the published one
-                deployment.proof = self._proof
+            if timings.patched:  # the weights were verified before, and so was each changed word
+                deployment.proof = self._verification
             else:
-                await self._prove(deployment)
+                await self._verify_weights(deployment)
         except ServerError as error:
             deployment.note(str(error))
             raise
         finally:
-            self.mover.clear(deployment, prepared)
-            proving.set()
+            self.updater.clear(deployment, prepared)
+            verifying.set()
         self.deployment, self._label, self.admitting = deployment, deployment.label, True
         self._since = (deployment.label, deployment.version)
         deployment.error, deployment.refused, deployment.last_sync = "", "", timings
@@ -191,12 +191,12 @@ class Holding:
         log.info("server %s holds %s (%s, %.2f s still)", self.api.url, deployment.label, how, timings.pause)
         self._changed()
 
-    # -- proof ----------------------------------------------------------------------------------------
+    # -- weight verification ---------------------------------------------------------------------------
 
-    async def prove_again(self) -> None:
+    async def verify_again(self) -> None:
         """Repeat verification between loads: a correct engine may fail later. Raises WeightMismatch."""
         deployment, before = self.deployment, self.well_at
-        due = time.monotonic() >= before + self.prove_seconds
+        due = time.monotonic() >= before + self.verify_seconds
         if not due or deployment is None or not self.serves(deployment) or deployment.proof != "proven":
             return
         self.well_at = time.monotonic()
@@ -212,20 +212,20 @@ class Holding:
 
     async def resumed(self, deployment: Deployment) -> None:
         """Its deployment resumed: run a verification that the pause prevented. Raises WeightMismatch."""
-        if self._unproven:
-            await self._prove(deployment)
+        if self._unverified:
+            await self._verify_weights(deployment)
 
-    async def _prove(self, deployment: Deployment) -> None:
+    async def _verify_weights(self, deployment: Deployment) -> None:
         """Verify the server's outputs; status 200 for a load proves nothing. Raises WeightMismatch."""
-        self._proof = ""
+        self._verification = ""
         if deployment.paused:  # nothing is answered meanwhile; `resume` comes back to it
-            self._unproven = True
+            self._unverified = True
             return
-        self._unproven = False
-        self._proof = await self._compare(deployment, deployment.label)
-        deployment.proof, self.well_at = self._proof, time.monotonic()
+        self._unverified = False
+        self._verification = await self._compare(deployment, deployment.label)
+        deployment.proof, self.well_at = self._verification, time.monotonic()
 
-    async def _compare(self, deployment: Deployment, salt: str) -> Proof:
+    async def _compare(self, deployment: Deployment, salt: str) -> Verification:
         """Compare with the reference probe. Raises WeightMismatch: then no request is answered with these weights."""
         assert self.served is not None
         try:

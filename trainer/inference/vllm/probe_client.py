@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from trainer.inference.contract import GenerateRequest, GenerateResponse, Proof
+from trainer.inference.contract import GenerateRequest, GenerateResponse, Verification
 from trainer.inference.errors import Unavailable
-from trainer.inference.verify_weights import WeightMismatch, prove
+from trainer.inference.verify_weights import WeightMismatch, verify_weights
 from trainer.inference.vllm.api import Served, VllmApi
 from trainer.inference.vllm.deployment import Deployment
 
 log = logging.getLogger(__name__)
 
 
-async def compare(api: VllmApi, served: Served, deployment: Deployment, *, salt: str) -> Proof:
+async def compare(api: VllmApi, served: Served, deployment: Deployment, *, salt: str) -> Verification:
     """Verify the deployment's weights on its server. Raises WeightMismatch, Unavailable."""
     probe = await asyncio.to_thread(deployment.probe)
     if probe is None:
@@ -31,7 +31,7 @@ async def compare(api: VllmApi, served: Served, deployment: Deployment, *, salt:
             return await api.generate(request, model=served.name, salt=salt, before=version)
 
     try:
-        gap = await prove(probe, generate, deployment=deployment.name, version=version, where=where)
+        gap = await verify_weights(probe, generate, deployment=deployment.name, version=version, where=where)
     except TimeoutError as error:
         raise Unavailable(f"{where} did not answer the probe of {deployment.label} in time") from error
     if gap is None:

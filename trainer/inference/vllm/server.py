@@ -25,10 +25,10 @@ from trainer.inference.contract import (
     ServerHealth,
     SyncTimings,
 )
-from trainer.inference.discovery import MemberSpec, ReplicaRegistry, fixed_members, members_arguments
+from trainer.inference.discovery import ReplicaRegistry, ReplicaSpec, fixed_replicas, replica_arguments
 from trainer.inference.errors import (
     DeadlinePassed,
-    Displaced,
+    DeploymentMoved,
     ServerError,
     SyncFailed,
     Unavailable,
@@ -55,33 +55,33 @@ class VllmEngine:
 
     def __init__(
         self,
-        servers: Sequence[MemberSpec],
+        servers: Sequence[ReplicaSpec],
         *,
-        members: Path | None = None,
+        replicas: Path | None = None,
         data: Path,
         turn_seconds: float = TURN_SECONDS,
         poll_seconds: float = 0.5,
         max_queue: int = 4096,
-        prove_seconds: float = AGAIN_SECONDS,
+        verify_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        """Servers come from `servers` and the file `members`. They must see `data` under the same path: weights pass
+        """Servers come from `servers` and the file `replicas`. They must see `data` under the same path: weights pass
         through
         `data`/vllm.
         """
         self._memory = data / "run" / "inference-deployments.json"
         self._scratch, numbers = data / "vllm", count()
 
-        def worker(spec: MemberSpec) -> Worker:
+        def worker(spec: ReplicaSpec) -> Worker:
             return Worker(
                 spec,
                 scratch=self._scratch / str(next(numbers)),
                 turn_seconds=turn_seconds,
                 poll_seconds=poll_seconds,
                 max_queue=max_queue,
-                prove_seconds=prove_seconds,
+                verify_seconds=verify_seconds,
             )
 
-        self._roster: ReplicaRegistry[Worker] = ReplicaRegistry(worker, file=members, fixed=servers)
+        self._registry: ReplicaRegistry[Worker] = ReplicaRegistry(worker, file=replicas, fixed=servers)
         self._loops: dict[Worker, asyncio.Task[None]] = {}
         self._deployments: dict[str, Deployment] = {}
         self._changing = asyncio.Lock()
@@ -92,7 +92,7 @@ class VllmEngine:
 
     @property
     def workers(self) -> list[Worker]:
-        return self._roster.members
+        return self._registry.replicas
 
     async def start(self) -> None:
         for spec in remembered(self._memory):
@@ -107,7 +107,7 @@ class VllmEngine:
         await asyncio.gather(*tasks, return_exceptions=True)
         for worker in self.workers:
             await worker.api.aclose()
-        self._roster.close()
+        self._registry.close()
 
     def health(self) -> ServerHealth:
         busy, speed = self._meter.load()
@@ -122,12 +122,12 @@ class VllmEngine:
             tokens_per_second=speed,
             deployments=self.statuses(),
             servers=servers,
-            error="; ".join(filter(None, [self._roster.problem, *(differs or ["" if usable else nobody])])),
+            error="; ".join(filter(None, [self._registry.problem, *(differs or ["" if usable else nobody])])),
         )
 
     @property
     def _nobody(self) -> str:
-        return f"there is none in {self._roster.where}; add one"
+        return f"there is none in {self._registry.where}; add one"
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         deployment = self._get(request.deployment)
@@ -163,7 +163,7 @@ class VllmEngine:
                 continue
             try:
                 return await worker.generate(deployment, request)
-            except Displaced as error:
+            except DeploymentMoved as error:
                 log.info("%s", error)
 
     def statuses(self) -> list[DeploymentStatus]:
@@ -172,7 +172,9 @@ class VllmEngine:
     def _status(self, deployment: Deployment) -> DeploymentStatus:
         """Status, including what only its server knows."""
         worker = self._worker_of(deployment)
-        return deployment.status().model_copy(update={"cache_share": worker.holding.filling.peak() if worker else None})
+        return deployment.status().model_copy(
+            update={"cache_share": worker.engine_state.kv_usage.peak() if worker else None}
+        )
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
         refuse_unsupported(spec)
@@ -235,12 +237,12 @@ class VllmEngine:
             if worker.draining:
                 continue
             try:
-                if worker.holding.served is None:
-                    await worker.holding.look()
+                if worker.engine_state.served is None:
+                    await worker.engine_state.look()
             except ServerError as error:
                 problems.append(str(error))
                 continue
-            if why := worker.holding.misfit(deployment):
+            if why := worker.engine_state.misfit(deployment):
                 refused.append(f"{worker.api.url}: {why}")
             else:
                 able.append(worker)
@@ -272,16 +274,16 @@ class VllmEngine:
             await asyncio.sleep(PLACE_SECONDS)
 
     async def _refresh(self) -> None:
-        await self._roster.refresh()
+        await self._registry.refresh()
         for worker in [worker for worker in self.workers if worker not in self._loops]:
             self._loops[worker] = asyncio.create_task(worker.run())
         for worker in [w for w in self.workers if w.draining and not w.placed and not w.running]:
-            self._roster.forget(worker)
+            self._registry.forget(worker)
             loop = self._loops.pop(worker)
             loop.cancel()
             await asyncio.gather(loop, return_exceptions=True)
             await worker.api.aclose()
-            shutil.rmtree(worker.holding.mover.scratch, ignore_errors=True)
+            shutil.rmtree(worker.engine_state.updater.scratch, ignore_errors=True)
             log.info("server %s is gone from the list", worker.spec.url)
 
     async def _place_rest(self) -> None:
@@ -301,9 +303,11 @@ class VllmEngine:
     def _spread(self) -> None:
         """Where deployments share a server while another has none, move one there."""
         staying = [worker for worker in self.workers if not worker.draining]
-        for idle in [w for w in staying if not w.placed and w.holding.served and not w.error]:
+        for idle in [w for w in staying if not w.placed and w.engine_state.served and not w.error]:
             for fullest in sorted(staying, key=lambda w: len(w.placed), reverse=True):
-                movable = [d for d in fullest.spare() if not idle.holding.misfit(d)] if len(fullest.placed) > 1 else []
+                movable = (
+                    [d for d in fullest.spare() if not idle.engine_state.misfit(d)] if len(fullest.placed) > 1 else []
+                )
                 if movable:
                     fullest.give(max(movable, key=lambda d: d.waiting))
                     return  # one at a time: it is placed before the next look
@@ -335,7 +339,7 @@ class VllmEngine:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Inference contract in front of vLLM servers")
-    members_arguments(parser)
+    replica_arguments(parser)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
@@ -344,20 +348,24 @@ def main() -> None:
     )
     parser.add_argument("--poll-seconds", type=float, default=0.5, help="how often servers and stores are looked at")
     parser.add_argument(
-        "--prove-seconds", type=float, default=AGAIN_SECONDS, help="how often servers that serve are compared again"
+        "--verify-seconds",
+        "--prove-seconds",
+        type=float,
+        default=AGAIN_SECONDS,
+        help="how often servers that serve are compared again",
     )
     parser.add_argument("--max-queue", type=int, default=4096, help="waiting requests a deployment")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     engine = VllmEngine(
-        fixed_members(parser, arguments),
-        members=arguments.members,
+        fixed_replicas(parser, arguments),
+        replicas=arguments.replicas,
         data=arguments.data.resolve(),
         turn_seconds=arguments.turn_seconds,
         poll_seconds=arguments.poll_seconds,
         max_queue=arguments.max_queue,
-        prove_seconds=arguments.prove_seconds,
+        verify_seconds=arguments.verify_seconds,
     )
     serve(engine, host=arguments.host, port=arguments.port)
 

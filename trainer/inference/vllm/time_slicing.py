@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse, ServerStatus, SyncTimings
-from trainer.inference.discovery import MemberSpec
-from trainer.inference.errors import Displaced, PausedTooLong, QueueFull, ServerError, SyncFailed, Unavailable
+from trainer.inference.discovery import ReplicaSpec
+from trainer.inference.errors import DeploymentMoved, PausedTooLong, QueueFull, ServerError, SyncFailed, Unavailable
 from trainer.inference.verify_weights import AGAIN_SECONDS, WeightMismatch
 from trainer.inference.vllm.api import VllmApi, WeightsLost
 from trainer.inference.vllm.deployment import Deployment
-from trainer.inference.vllm.engine_state import Holding
+from trainer.inference.vllm.engine_state import EngineState
 from trainer.weights import WeightError
 
 log = logging.getLogger(__name__)
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 class Worker:
     def __init__(
         self,
-        spec: MemberSpec,
+        spec: ReplicaSpec,
         *,
         scratch: Path,
         turn_seconds: float,
         poll_seconds: float,
         max_queue: int,
-        prove_seconds: float = AGAIN_SECONDS,
+        verify_seconds: float = AGAIN_SECONDS,
     ) -> None:
         self.spec = spec
         self.draining = False
@@ -52,7 +52,7 @@ class Worker:
         self._here: Counter[Deployment] = Counter()
         """Requests in progress, including those of deployments that moved elsewhere meanwhile."""
         self.error = "not asked yet"
-        self.holding = Holding(self.api, scratch, prove_seconds=prove_seconds, changed=self._signal)
+        self.engine_state = EngineState(self.api, scratch, verify_seconds=verify_seconds, changed=self._signal)
         self._turn_began = 0.0
         self._changing = asyncio.Lock()
         """Serialises changes of the server's weights."""
@@ -65,11 +65,11 @@ class Worker:
         """Generate one response; may be cancelled. Raises ServerError."""
         async with self._turn_of(deployment):
             try:
-                answer = await self.holding.generate(request)
+                answer = await self.engine_state.generate(request)
             except Unavailable as error:
                 self._lost(str(error), known=not isinstance(error, WeightsLost))
                 raise
-            await self.holding.proven()
+            await self.engine_state.wait_verified()
             if deployment.differs:
                 raise WeightMismatch(deployment.error)
             deployment.generated += len(answer.token_ids)
@@ -86,11 +86,11 @@ class Worker:
             deployment.asked_at = time.monotonic()
         deployment.waiting += 1
         try:
-            while not self.holding.serves(deployment):
+            while not self.engine_state.serves(deployment):
                 if deployment.differs:
                     raise WeightMismatch(deployment.error)
                 if deployment not in self.placed:
-                    raise Displaced(f"deployment {deployment.name!r} is not on {self.api.url} any more")
+                    raise DeploymentMoved(f"deployment {deployment.name!r} is not on {self.api.url} any more")
                 if self._held is not deployment:
                     self._wake.set()
                 await self._changed.wait()
@@ -108,7 +108,7 @@ class Worker:
 
     @property
     def _held(self) -> Deployment | None:
-        return self.holding.deployment
+        return self.engine_state.deployment
 
     @property
     def running(self) -> int:
@@ -135,7 +135,7 @@ class Worker:
                     await self._watch()
                     await self._give_turn()
                     await self._follow()
-                    await self.holding.prove_again()
+                    await self.engine_state.verify_again()
             except (SyncFailed, WeightMismatch):
                 self._signal()  # noted with its deployment; the server itself answers
             except ServerError as error:
@@ -151,7 +151,7 @@ class Worker:
 
     async def _watch(self) -> None:
         """Poll the server; a restarted process may compute correctly where the previous one did not."""
-        if await self.holding.watch():
+        if await self.engine_state.watch():
             for deployment in self.placed:
                 deployment.refused = ""
         if self.error:
@@ -164,13 +164,13 @@ class Worker:
             return
         if not target.ready:
             return
-        self.holding.admitting = False
-        if self.holding.deployment is not None:
-            await self._run_dry(self.holding.deployment)
-        self.holding.vacate()
+        self.engine_state.admitting = False
+        if self.engine_state.deployment is not None:
+            await self._run_dry(self.engine_state.deployment)
+        self.engine_state.vacate()
         if self.draining:
             return
-        await self.holding.load(target, SyncTimings(version=target.version, kind="anchor"))
+        await self.engine_state.load(target, SyncTimings(version=target.version, kind="anchor"))
         self._turn_began = time.monotonic()
 
     def _next(self) -> Deployment | None:
@@ -198,7 +198,7 @@ class Worker:
                 elif deployment.behind():
                     timings = await deployment.refresh(None)
                     if deployment is self._held:
-                        await self.holding.load(deployment, timings)
+                        await self.engine_state.load(deployment, timings)
             except (ServerError, WeightError, OSError) as error:
                 deployment.note(str(error))
                 if isinstance(error, Unavailable):
@@ -216,7 +216,7 @@ class Worker:
         async with self._changing:
             timings = await deployment.refresh(version)
             if deployment is self._held:
-                await self.holding.load(deployment, timings)
+                await self.engine_state.load(deployment, timings)
             return timings
 
     async def settled(self, deployment: Deployment, seconds: float) -> None:
@@ -224,7 +224,7 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while deployment in self.placed and not deployment.error and self._held in (None, deployment):
-                    if not deployment.ready or (self._held is deployment and self.holding.admitting):
+                    if not deployment.ready or (self._held is deployment and self.engine_state.admitting):
                         break
                     await self._changed.wait()
         if deployment.differs:
@@ -235,7 +235,7 @@ class Worker:
         if problem != self.error:
             log.warning("server %s: %s", self.api.url, problem)
         self.error = problem
-        self.holding.lost(known=known)
+        self.engine_state.lost(known=known)
         self._wake.set()
 
     # -- deployments ----------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Worker:
         if self._held is deployment:
             if deployment.paused:
                 await self.resume(deployment)
-            self.holding.vacate()
+            self.engine_state.vacate()
         deployment.forget()
         self._signal()
 
@@ -264,7 +264,7 @@ class Worker:
 
     def _let_go(self) -> None:
         """Release deployments that move elsewhere. Their requests in progress finish here; waiting ones get
-        `Displaced`."""
+        `DeploymentMoved`."""
         wanted, self._wanted_elsewhere = self._wanted_elsewhere, set()
         going = [d for d in self.placed if (d in wanted and d is not self._held) or self.draining]
         for deployment in going:
@@ -272,7 +272,7 @@ class Worker:
                 continue  # they can end only here, once it is resumed
             self.placed.remove(deployment)
             if self._held is deployment:
-                self.holding.vacate()
+                self.engine_state.vacate()
             deployment.moved()
         if going:
             self._signal()
@@ -287,7 +287,7 @@ class Worker:
             await self.api.resume()
         deployment.paused = False
         if self._held is deployment:
-            await self.holding.resumed(deployment)
+            await self.engine_state.resumed(deployment)
         self._signal()
 
     def _signal(self) -> None:
@@ -296,7 +296,7 @@ class Worker:
         self._changed = asyncio.Event()
 
     def status(self) -> ServerStatus:
-        served, reason = self.holding.served, self.holding.mover.reason
+        served, reason = self.engine_state.served, self.engine_state.updater.reason
         return ServerStatus(
             url=self.api.url,
             ok=not self.error,

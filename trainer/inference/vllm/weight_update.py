@@ -18,11 +18,11 @@ from trainer.weights.subscriber import Mirror
 
 log = logging.getLogger(__name__)
 EXTENSION = "--worker-extension-cls trainer.inference.vllm.extension.WeightPatches"
-MOST_FAILURES = 2
+MAX_FAILURES = 2
 """Consecutive failed patches after which the server gets full checkpoints until it restarts."""
 
 
-class Mover:
+class WeightUpdater:
     def __init__(self, api: VllmApi, scratch: Path) -> None:
         self.api = api
         self.scratch = scratch
@@ -163,8 +163,8 @@ class Mover:
         except PatchRefused as error:
             self._whole(deployment, str(error))
             return True
-        if self._failures >= MOST_FAILURES:
-            self._whole(deployment, f"{self._failures} patches in a row were not proven (the last: {self.reason})")
+        if self._failures >= MAX_FAILURES:
+            self._whole(deployment, f"{self._failures} patches in a row failed verification (the last: {self.reason})")
         else:
             self._digests = Digests(plans)
             if not self._refused:

@@ -34,19 +34,19 @@ def chunked_scores(
     *,
     temperature: float,
     lm_head_chunk_size: int,
-    open_M: tuple[Tensor, Tensor] | None = None,
+    mask_M: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the targets [N], with gradient, and entropies [N], without.
 
     At most `lm_head_chunk_size` logits exist at a time, and at least one row of them. With 0 all probabilities are kept
     for the
-    backward pass, which is faster. `open_M`: see `MicroBatch`.
+    backward pass, which is faster. `mask_M`: see `MicroBatch`.
     """
     if not lm_head_chunk_size:
-        kept: tuple[Tensor, Tensor] = _Kept.apply(hidden_ND, weight_VD, targets_N, temperature, open_M)
+        kept: tuple[Tensor, Tensor] = _Kept.apply(hidden_ND, weight_VD, targets_N, temperature, mask_M)
         return kept
     size = max(1, lm_head_chunk_size // len(weight_VD))
-    scores: tuple[Tensor, Tensor] = _Chunked.apply(hidden_ND, weight_VD, targets_N, temperature, size, open_M)
+    scores: tuple[Tensor, Tensor] = _Chunked.apply(hidden_ND, weight_VD, targets_N, temperature, size, mask_M)
     return scores
 
 
@@ -59,17 +59,17 @@ class _Chunked(torch.autograd.Function):
         targets_N: Tensor,
         temperature: float,
         size: int,
-        open_M: tuple[Tensor, Tensor] | None,
+        mask_M: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
         logprobs_N = hidden_ND.new_empty(len(hidden_ND), dtype=torch.float32)
         entropy_N = torch.empty_like(logprobs_N)
         for start in range(0, len(hidden_ND), size):
             part = slice(start, start + size)
-            logps_CV = _logps(hidden_ND[part], weight_VD, temperature, start, open_M)
+            logps_CV = _logps(hidden_ND[part], weight_VD, temperature, start, mask_M)
             logprobs_N[part] = logps_CV.gather(1, targets_N[part, None])[:, 0]
             terms_CV = logps_CV.exp().mul_(logps_CV)
-            entropy_N[part] = -(terms_CV if open_M is None else terms_CV.nan_to_num_(0.0)).sum(-1)
-        ctx.save_for_backward(hidden_ND, weight_VD, targets_N, *(open_M or ()))
+            entropy_N[part] = -(terms_CV if mask_M is None else terms_CV.nan_to_num_(0.0)).sum(-1)
+        ctx.save_for_backward(hidden_ND, weight_VD, targets_N, *(mask_M or ()))
         ctx.temperature, ctx.size = temperature, size
         ctx.mark_non_differentiable(entropy_N)
         return logprobs_N, entropy_N
@@ -77,12 +77,12 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient_N: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         hidden_ND, weight_VD, targets_N, *pairs = ctx.saved_tensors
-        open_M = (pairs[0], pairs[1]) if pairs else None
+        mask_M = (pairs[0], pairs[1]) if pairs else None
         hidden_grad_ND = torch.empty_like(hidden_ND)
         weight_grad_VD = torch.zeros_like(weight_VD, dtype=torch.float32)
         for start in range(0, len(hidden_ND), ctx.size):
             part = slice(start, start + ctx.size)
-            grad_CV = _logps(hidden_ND[part], weight_VD, ctx.temperature, start, open_M).exp_().neg_()
+            grad_CV = _logps(hidden_ND[part], weight_VD, ctx.temperature, start, mask_M).exp_().neg_()
             places = torch.arange(len(grad_CV), device=grad_CV.device)
             grad_CV[places, targets_N[part]] += 1.0
             grad_CV.mul_(gradient_N[part, None] / ctx.temperature)
@@ -106,7 +106,7 @@ class _Kept(torch.autograd.Function):
         weight_VD: Tensor,
         targets_N: Tensor,
         temperature: float,
-        open_M: tuple[Tensor, Tensor] | None,
+        mask_M: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
         logprobs_N = hidden_ND.new_empty(len(hidden_ND), dtype=torch.float32)
         entropy_N = torch.empty_like(logprobs_N)
@@ -116,14 +116,14 @@ class _Kept(torch.autograd.Function):
             part = slice(start, start + size)
             kept_CV = None if kept_NV is None else kept_NV[part]
             found = logprobs_N[part], entropy_N[part]
-            if open_M is None and (loops := _loops(hidden_ND, weight_VD)):
+            if mask_M is None and (loops := _loops(hidden_ND, weight_VD)):
                 logits_CV = torch.mm(hidden_ND[part], weight_VD.T, out=kept_CV)
                 given = rows(logits_CV), np.float32(1.0 / temperature), targets_N[part].numpy()
                 room_V = np.empty(len(weight_VD), np.float32)
                 loops.scores(*given, *(values.numpy() for values in found), room_V, kept_CV is not None)
             else:
-                logits_CV = _logits(hidden_ND[part], weight_VD, temperature, start, open_M)
-                _score(logits_CV, targets_N[part], *found, kept_CV, narrowed=open_M is not None)
+                logits_CV = _logits(hidden_ND[part], weight_VD, temperature, start, mask_M)
+                _score(logits_CV, targets_N[part], *found, kept_CV, masked=mask_M is not None)
         ctx.save_for_backward(hidden_ND, weight_VD, kept_NV)
         ctx.temperature = temperature
         ctx.mark_non_differentiable(entropy_N)
@@ -148,9 +148,9 @@ def _score(
     entropy_C: Tensor,
     kept_CV: Tensor | None,
     *,
-    narrowed: bool,
+    masked: bool,
 ) -> None:
-    """Fill the output tensors; masked (`narrowed`) logits may be -inf."""
+    """Fill the output tensors; masked (`masked`) logits may be -inf."""
     shares_CV = torch.softmax(logits_CV, dim=-1)
     log_sum_C = logits_CV.amax(-1) - shares_CV.amax(-1).log()
     logprobs_C.copy_(logits_CV.gather(1, targets_C[:, None])[:, 0] - log_sum_C)
@@ -158,29 +158,29 @@ def _score(
         kept_CV.copy_(shares_CV)
         kept_CV[torch.arange(len(kept_CV), device=kept_CV.device), targets_C] -= 1.0
     terms_CV = shares_CV.mul_(logits_CV)
-    entropy_C.copy_(log_sum_C - (terms_CV.nan_to_num_(0.0) if narrowed else terms_CV).sum(-1))
+    entropy_C.copy_(log_sum_C - (terms_CV.nan_to_num_(0.0) if masked else terms_CV).sum(-1))
 
 
 def _logps(
-    hidden_CD: Tensor, weight_VD: Tensor, temperature: float, start: int, open_M: tuple[Tensor, Tensor] | None
+    hidden_CD: Tensor, weight_VD: Tensor, temperature: float, start: int, mask_M: tuple[Tensor, Tensor] | None
 ) -> Tensor:
-    return torch.log_softmax(_logits(hidden_CD, weight_VD, temperature, start, open_M), dim=-1)
+    return torch.log_softmax(_logits(hidden_CD, weight_VD, temperature, start, mask_M), dim=-1)
 
 
 def _logits(
-    hidden_CD: Tensor, weight_VD: Tensor, temperature: float, start: int, open_M: tuple[Tensor, Tensor] | None
+    hidden_CD: Tensor, weight_VD: Tensor, temperature: float, start: int, mask_M: tuple[Tensor, Tensor] | None
 ) -> Tensor:
     logits_CV = (hidden_CD @ weight_VD.T).float()
     if temperature != 1.0:
         logits_CV.div_(temperature)
-    if open_M is None:
+    if mask_M is None:
         return logits_CV
-    rows_M, ids_M = open_M
+    rows_M, ids_M = mask_M
     here_M = (rows_M >= start) & (rows_M < start + len(hidden_CD))
-    return narrowed(logits_CV, rows_M[here_M] - start, ids_M[here_M])
+    return mask_logits(logits_CV, rows_M[here_M] - start, ids_M[here_M])
 
 
-def narrowed(logits_NV: Tensor, open_rows_M: Tensor, open_ids_M: Tensor) -> Tensor:
+def mask_logits(logits_NV: Tensor, open_rows_M: Tensor, open_ids_M: Tensor) -> Tensor:
     """Logits with -inf at tokens outside the sampling mask; rows without any pair stay unchanged."""
     closed_NV = torch.zeros_like(logits_NV, dtype=torch.bool)
     closed_NV[open_rows_M] = True

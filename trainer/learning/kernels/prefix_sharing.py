@@ -47,7 +47,7 @@ class PrefixTree:
         )
 
 
-def beginnings(rows: Sequence[Sequence[int]], width: int) -> PrefixTree:
+def build_prefix_tree(rows: Sequence[Sequence[int]], width: int) -> PrefixTree:
     """Build the tree of rows of token ids, padded to `width`; prefixes are in order of first occurrence."""
     known: dict[tuple[int, int], int] = {}
     tokens: list[int] = []
@@ -68,7 +68,7 @@ def beginnings(rows: Sequence[Sequence[int]], width: int) -> PrefixTree:
     return PrefixTree(torch.tensor(tokens), torch.tensor(positions), of_BT, torch.tensor(at))
 
 
-def understands(model: PreTrainedModel) -> bool:
+def supports_prefix_sharing(model: PreTrainedModel) -> bool:
     """Whether the model's attention is causal over all earlier tokens and can be replaced."""
     decoder = model.get_decoder()
     kinds = set(getattr(decoder.config, "layer_types", None) or ["full_attention"])
@@ -78,20 +78,26 @@ def understands(model: PreTrainedModel) -> bool:
 def hidden_states(model: PreTrainedModel, shared: PrefixTree) -> Tensor:
     """The decoder's output for each prefix [U, width of the model]."""
     decoder = model.get_decoder()
-    with attending(model):
+    with prefix_attention(model, shared):
         out = decoder(
             input_ids=shared.tokens_U[None],
             position_ids=shared.positions_U[None],
             use_cache=False,
-            beginnings=shared,
+            prefix_tree=shared,
         )
     hidden: Tensor = out.last_hidden_state[0]
     return hidden
 
 
 @contextmanager
-def attending(model: PreTrainedModel) -> Iterator[None]:
-    """Select this attention in the configuration, which the layers read at each call, including recomputation."""
+def prefix_attention(model: PreTrainedModel, tree: PrefixTree | None) -> Iterator[None]:
+    """Select this attention in the configuration, which the layers read at each call, including recomputation.
+
+    Does nothing without a tree, or for a model whose attention cannot be replaced.
+    """
+    if tree is None or not supports_prefix_sharing(model):
+        yield
+        return
     config = model.get_decoder().config
     before = config._attn_implementation
     config._attn_implementation = ATTENTION
@@ -108,28 +114,28 @@ def shared_attention(
     value_1HUD: Tensor,
     attention_mask: Tensor | None,
     *,
-    beginnings: PrefixTree,
+    prefix_tree: PrefixTree,
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention function of the library's interface: assemble rows, attend, split them again."""
     slow = query_1HUD.device.type == "cpu" and not _quick_in_half()
     half = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-    short = slow and half and beginnings.of_BT.shape[1] <= LONGEST  # rotary positions give float32 whatever came in
+    short = slow and half and prefix_tree.of_BT.shape[1] <= LONGEST  # rotary positions give float32 whatever came in
     given = (query_1HUD, key_1HUD, value_1HUD)
     with torch.autocast("cpu", enabled=False) if slow else nullcontext():
         if short:
             scale = query_1HUD.shape[-1] ** -0.5 if scaling is None else scaling
-            query_BHTD, key_BHTD, value_BHTD = (_HalfRows.apply(part, beginnings.of_BT) for part in given)
+            query_BHTD, key_BHTD, value_BHTD = (_HalfRows.apply(part, prefix_tree.of_BT) for part in given)
             out_BTHD = causal_attention(query_BHTD, key_BHTD, value_BHTD, scaling=scale).transpose(1, 2)
         else:
             query_BHTD, key_BHTD, value_BHTD = (
-                _rows(part.float() if slow else part, beginnings.of_BT) for part in given
+                _rows(part.float() if slow else part, prefix_tree.of_BT) for part in given
             )
             out_BTHD, _weights = sdpa_attention_forward(
                 module, query_BHTD, key_BHTD, value_BHTD, None, scaling=scaling, is_causal=True
             )
-    return out_BTHD.flatten(0, 1).index_select(0, beginnings.at_U)[None], None
+    return out_BTHD.flatten(0, 1).index_select(0, prefix_tree.at_U)[None], None
 
 
 AttentionInterface.register(ATTENTION, shared_attention)

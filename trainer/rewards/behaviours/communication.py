@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.grading.audit.behaviour import QUESTION
 from trainer.config import RewardConfig
-from trainer.rewards.base import reward_part
+from trainer.rewards.parts.base import reward_part
 from trainer.types import RewardPart, Trajectory
 
 SHORTEST, LONGEST = 20, 1200

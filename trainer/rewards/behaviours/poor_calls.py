@@ -6,7 +6,7 @@ import json
 
 from sandbox.harness.types import ToolErrorKind
 from trainer.config import RewardConfig
-from trainer.rewards.base import reward_part
+from trainer.rewards.parts.base import reward_part
 from trainer.types import RewardPart, Trajectory
 
 NOT_THE_POLICYS = frozenset({ToolErrorKind.INFRASTRUCTURE, ToolErrorKind.TIMEOUT})

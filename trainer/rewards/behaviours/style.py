@@ -10,7 +10,7 @@ import re
 from sandbox.grading.audit.attempt.diff import read
 from sandbox.grading.audit.attempt.paths import is_code
 from trainer.config import RewardConfig
-from trainer.rewards.base import reward_part
+from trainer.rewards.parts.base import reward_part
 from trainer.types import RewardPart, Trajectory
 
 LONGEST_LINE = 120

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainer.config import RewardConfig
-from trainer.rewards.base import reward_part
+from trainer.rewards.parts.base import reward_part
 from trainer.types import RewardPart, Trajectory
 
 

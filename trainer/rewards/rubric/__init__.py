@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from trainer.attempt import attempt_of
 from trainer.config import RewardConfig
-from trainer.rewards.base import reward_part
+from trainer.rewards.parts.base import reward_part
 from trainer.rewards.rubric.judge import Grades, RewardJudge, configured, reward_rubric, rubric_of, use
-from trainer.rollouts.attempt import attempt_of
 from trainer.types import RewardPart, Trajectory
 
 

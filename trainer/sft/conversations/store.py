@@ -20,7 +20,7 @@ from trainer.sft.conversations.conversation import Conversation, SourceFacts, Un
 from trainer.sft.conversations.readers import digest_of, files_of, read_file
 
 CONVERSATIONS, PROVENANCE = "conversations.jsonl", "provenance.json"
-LEAST = 10
+MIN_CONVERSATIONS = 10
 """With fewer there is nothing to hold out."""
 SHOWN = 5
 
@@ -90,7 +90,7 @@ def prepare(
         examples=examples,
         guards=tuple(guards),
     )
-    if made.conversations < LEAST:
+    if made.conversations < MIN_CONVERSATIONS:
         raise SourceUnreadable(_too_few(made))
     staged = out / f"{PROVENANCE}.partial"
     staged.write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -113,7 +113,7 @@ def _unfit(one: Conversation, seen: set[str], guarded: frozenset[int], bundles: 
 def _too_few(made: Provenance) -> str:
     why = "; ".join(f"{count} {reason} (e.g. {made.examples[reason][0]})" for reason, count in made.dropped.items())
     return (
-        f"{made.conversations} conversations can be trained on, at least {LEAST} are needed"
+        f"{made.conversations} conversations can be trained on, at least {MIN_CONVERSATIONS} are needed"
         f"{f'; left out: {why}' if why else ''}; add more, or mend those"
     )
 

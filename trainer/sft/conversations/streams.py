@@ -135,8 +135,8 @@ class Streams:
             shown.append(detail)
 
 
-def streams(policy: Policy, conversations: Sequence[Conversation], *, max_tokens: int, most_held_out: int) -> Streams:
-    """All conversations that fit, a tenth of them (at most `most_held_out`) held out by task.
+def streams(policy: Policy, conversations: Sequence[Conversation], *, max_tokens: int, max_held_out: int) -> Streams:
+    """All conversations that fit, a tenth of them (at most `max_held_out`) held out by task.
 
     Raises TemplateNotExact when none round-trips.
     """
@@ -166,16 +166,16 @@ def streams(policy: Policy, conversations: Sequence[Conversation], *, max_tokens
     if failed is not None and not kept:
         raise failed
     found.kept = len(kept)
-    _hold_out(found, kept, most_held_out)
+    _hold_out(found, kept, max_held_out)
     return found
 
 
-def _hold_out(found: Streams, kept: Sequence[tuple[str, list[Tokens]]], most: int) -> None:
+def _hold_out(found: Streams, kept: Sequence[tuple[str, list[Tokens]]], max_held_out: int) -> None:
     """Hold out whole tasks, chosen by a hash of their names, so that no task is on both sides; never more than half."""
     by_task: dict[str, list[list[Tokens]]] = {}
     for task, made in kept:
         by_task.setdefault(task, []).append(made)
-    wanted, held = min(most, len(kept) // 10), 0
+    wanted, held = min(max_held_out, len(kept) // 10), 0
     for task in sorted(by_task, key=lambda name: hashlib.sha256(name.encode()).hexdigest()):
         some = by_task[task]
         is_held = held < wanted and held + len(some) <= len(kept) // 2

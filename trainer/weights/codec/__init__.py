@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.weights.codec import block, numpy_loops
-from trainer.weights.codec.streams import Loops, Parted, Streams
+from trainer.weights.codec.streams import BitmapBlock, Loops, Streams
 from trainer.weights.codec.words import FORMATS, Bytes, WordFormat, Words
 
 __all__ = ["FORMATS", "MODES", "Bytes", "Mode", "WordFormat", "decode", "encode", "loops", "prepare"]
@@ -28,7 +28,7 @@ _RUNS, _RUN = 64, 1 << 10
 _CROWDED = 0.6
 """Share of the words of one context that has changed, from which on they are counted apart. Smaller: fewer bytes, but
 more words to tell apart while decoding (at 0.5 4 % fewer, decoded at 0.6 of the speed where 2.4 % change)."""
-_MOST_APART = 0.125
+_MAX_FLAGGED = 0.125
 """Largest share of all words that is counted apart."""
 log = logging.getLogger(__name__)
 Mode = Literal["small", "fast"]
@@ -71,8 +71,8 @@ def encode(base: Bytes, new: Bytes, form: WordFormat, mode: Mode = "small", usin
     assert old.size <= block.MAX_WORDS
     loop = using or loops()
     if mode == "fast" and form.mask:
-        parted = loop.part(old, fresh, form, lambda changed: _low(old, changed, form))
-        sparse, changed = block.pack_parted(old.size, form, parted), parted.changed
+        coded = loop.encode_bitmap(old, fresh, form, lambda changed: _threshold(old, changed, form))
+        sparse, changed = block.pack_bitmap(old.size, form, coded), coded.changed
     else:
         used, kind = (form, block.ORDERED) if form.mask else (block.plain(form), block.PLAIN)
         streams = loop.split(old, fresh, used)
@@ -91,15 +91,15 @@ def decode(base: Bytes, payload: bytes | memoryview, form: WordFormat, out: Byte
     old, fresh = base.view(form.words), out.view(form.words)
     kind, content = block.unpack(memoryview(payload), old.size, form)
     loop = using or loops()
-    if isinstance(content, Parted):
-        loop.unite(old, content, form, fresh)
+    if isinstance(content, BitmapBlock):
+        loop.decode_bitmap(old, content, form, fresh)
     elif isinstance(content, Streams):
         loop.join(old, content, form if kind == block.ORDERED else block.plain(form), fresh)
     else:
         np.bitwise_xor(base, content, out=out)
 
 
-def _low(words: Words, changed: npt.NDArray[np.int64], form: WordFormat) -> int:
+def _threshold(words: Words, changed: npt.NDArray[np.int64], form: WordFormat) -> int:
     """The context below which words are told apart: the largest of those that often change; 0 for none.
 
     How many words a context has is taken from a sample, the same on every machine.
@@ -108,6 +108,6 @@ def _low(words: Words, changed: npt.NDArray[np.int64], form: WordFormat) -> int:
     starts = np.linspace(0, max(0, words.size - _RUN), runs).astype(np.int64)
     sample = np.concatenate([words[start : start + _RUN] for start in starts.tolist()])
     share = np.bincount((sample >> form.shift) & form.mask, minlength=form.mask + 1) / max(1, sample.size)
-    few = (share > 0) & (np.cumsum(share) <= _MOST_APART)
+    few = (share > 0) & (np.cumsum(share) <= _MAX_FLAGGED)
     crowded = np.flatnonzero(few & (changed > 0) & (changed >= _CROWDED * share * words.size))
     return int(crowded[-1]) + 1 if crowded.size else 0

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from trainer.errors import CorruptPayload
 from trainer.weights.codec.streams import CHANGED, CONTEXT, ESCAPE, GAPS, Streams, Table, starts
 from trainer.weights.codec.words import Bytes
-from trainer.weights.errors import CorruptPayload
 
 _FLAG = 1 << 31
 _CROWDED = 12

@@ -1,9 +1,9 @@
 """One coded block: a header, then zstd frames. Every length is checked before anything is allocated or read.
 
-header   kind (0 dense, 1 plain order, 2 ordered by context, 3 parted by context), word size, words, length of each frame
+header   kind (0 dense, 1 plain order, 2 ordered by context, 3 bitmap-coded), word size, words, length of each frame
 dense    one frame: XOR of the raw words, split into byte planes
 sparse   five frames: table, gaps, bitmaps, steps, wide (`streams`, `bitmaps`)
-parted   five frames: head, gaps, bits, steps, wide (`streams.Parted`)
+bitmap   five frames: head, gaps, bits, steps, wide (`streams.BitmapBlock`)
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import zstandard
 
+from trainer.errors import CorruptPayload
 from trainer.weights.codec import bitmaps
-from trainer.weights.codec.streams import Parted, Streams
+from trainer.weights.codec.streams import BitmapBlock, Streams
 from trainer.weights.codec.words import Bytes, WordFormat, Words
-from trainer.weights.errors import CorruptPayload
 
-DENSE, PLAIN, ORDERED, PARTED = range(4)
+DENSE, PLAIN, ORDERED, BITMAP = range(4)
 _HEADER = struct.Struct("<BBI")
 _LENGTH = struct.Struct("<I")
 # Level 1: 3 and 9 gain nothing on real deltas and cost 3-10 times the time. Matches only where seven bytes repeat: the
@@ -41,21 +41,21 @@ def pack_dense(base: Words, new: Words, form: WordFormat) -> bytes:
     return _pack(DENSE, base.size, form, [planes.data.cast("B") if planes.size else _EMPTY])
 
 
-def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Bytes | Streams | Parted]:
+def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Bytes | Streams | BitmapBlock]:
     """Kind of the block, and the XOR of the words (dense) or checked streams. Raises CorruptPayload."""
     if len(payload) < _HEADER.size:
         raise CorruptPayload(f"a block of {len(payload)} bytes has no header")
     kind, size, count = _HEADER.unpack_from(payload)
-    if kind > PARTED or size != form.size or count != words:
+    if kind > BITMAP or size != form.size or count != words:
         raise CorruptPayload(f"a block of {count} words of {size} bytes stands where {words} of {form.size} belong")
-    if kind in (ORDERED, PARTED) and form.mask == 0:
+    if kind in (ORDERED, BITMAP) and form.mask == 0:
         raise CorruptPayload("a block is ordered by context, and its words have none")
     if kind == DENSE:
         (frame,) = _frames(payload, 1)
         return kind, _decompress(frame, words * size, exact=True).reshape(size, -1).T.reshape(-1)
     frames = _frames(payload, 5)
-    if kind == PARTED:
-        return kind, _parted(frames, words, form)
+    if kind == BITMAP:
+        return kind, _bitmap(frames, words, form)
     contexts = form if kind == ORDERED else plain(form)
     buckets = contexts.mask + 1
     table, gaps = bitmaps.put_back(
@@ -69,22 +69,22 @@ def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Byte
     return kind, streams
 
 
-def pack_parted(words: int, form: WordFormat, parted: Parted) -> bytes:
-    parts = (parted.head(), parted.gaps, parted.bits, parted.steps, parted.wide)
-    return _pack(PARTED, words, form, [part.data.cast("B") if part.size else _EMPTY for part in parts])
+def pack_bitmap(words: int, form: WordFormat, coded: BitmapBlock) -> bytes:
+    parts = (coded.head(), coded.gaps, coded.bits, coded.steps, coded.wide)
+    return _pack(BITMAP, words, form, [part.data.cast("B") if part.size else _EMPTY for part in parts])
 
 
-def _parted(frames: Sequence[memoryview], words: int, form: WordFormat) -> Parted:
+def _bitmap(frames: Sequence[memoryview], words: int, form: WordFormat) -> BitmapBlock:
     """Raises CorruptPayload."""
-    low, below, wide_below, _ = _decompress(frames[0], 16, exact=True).view("<u4").tolist()
+    threshold, flagged, wide_flagged, _ = _decompress(frames[0], 16, exact=True).view("<u4").tolist()
     gaps, bits = _decompress(frames[1], words + words // 255 + 1), _decompress(frames[2], words // 8 + 1)
     steps, wide = (
         _decompress(frames[3], words),
         _decompress(frames[4], words * form.size, unit=form.size).view(form.words),
     )
-    parted = Parted(low, below, wide_below, bits, gaps, steps, wide)
-    parted.check(form)
-    return parted
+    coded = BitmapBlock(threshold, flagged, wide_flagged, bits, gaps, steps, wide)
+    coded.check(form)
+    return coded
 
 
 def plain(form: WordFormat) -> WordFormat:

@@ -1,4 +1,4 @@
-"""Compiled loops for words parted in two (`Loops.part`, `Loops.unite`). Import fails where numba is not installed.
+"""Compiled loops for bitmap-coded blocks (`Loops.encode_bitmap`, `decode_bitmap`). Import fails without numba.
 
 Few words lie below the threshold, so eight bytes are tested at once: with the context's bits alone in each lane, adding
 what is missing from the threshold to the lane's top bit sets that bit exactly where the context reaches it.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trainer.weights.codec.numba_loops import (
-    MOST,
+    ESCAPED,
     NONE,
     ONE,
     compiled,
@@ -21,7 +21,7 @@ from trainer.weights.codec.numba_loops import (
     where_changed,
     zigzag_of,
 )
-from trainer.weights.codec.streams import ESCAPE, Parted, Pick, outside
+from trainer.weights.codec.streams import ESCAPE, BitmapBlock, Pick, outside
 from trainer.weights.codec.words import WordFormat, Words
 
 STRETCH = np.uint64(1 << 10)
@@ -29,71 +29,82 @@ STRETCH = np.uint64(1 << 10)
 GROUP, BYTE = np.uint64(8), np.uint64(3)
 
 
-def part(base: Words, new: Words, form: WordFormat, pick: Pick) -> Parted:
+def encode_bitmap(base: Words, new: Words, form: WordFormat, pick: Pick) -> BitmapBlock:
     where = where_changed(base, new, form)
     changed = where.size
     # Old and new words are read from far away once; everything after that is on few words.
     pairs, counts = np.empty((changed, 2), form.words), np.zeros(form.mask + 1, np.int64)
     shift, mask = np.uint64(form.shift), np.uint64(form.mask)
     _read(base, new, shift, mask, where, pairs, counts)
-    low = pick(counts)
-    lanes = _lanes(form, low)
-    below = int(counts[:low].sum())
-    first, gaps = np.empty(below, np.uint64), np.empty(changed - below + base.size // ESCAPE + 1, np.uint8)
-    steps, wide, wide_first = np.empty(changed, np.uint8), np.empty(changed, form.words), np.empty(below, form.words)
-    gap_bytes, wides, wide_below = map(
+    threshold = pick(counts)
+    lanes = _lanes(form, threshold)
+    flagged = int(counts[:threshold].sum())
+    first, gaps = np.empty(flagged, np.uint64), np.empty(changed - flagged + base.size // ESCAPE + 1, np.uint8)
+    steps, wide, wide_first = np.empty(changed, np.uint8), np.empty(changed, form.words), np.empty(flagged, form.words)
+    gap_bytes, wides, wide_flagged = map(
         int,
-        _emit_parted(
-            pairs, shift, mask, np.uint64(low), lanes[0], where, np.uint64(below), first, gaps, steps, wide, wide_first
+        _emit_bitmap(
+            pairs,
+            shift,
+            mask,
+            np.uint64(threshold),
+            lanes[0],
+            where,
+            np.uint64(flagged),
+            first,
+            gaps,
+            steps,
+            wide,
+            wide_first,
         ),
     )
-    bits = np.empty(base.size // 8 + 2 if low else 0, np.uint8)
-    seen = int(_mark(base, eights(base), *lanes, first, bits)) if low else 0
-    wide = np.concatenate([wide_first[:wide_below], wide[:wides]]) if wide_below else wide[:wides]
-    return Parted(low, below, wide_below, bits[: -(-seen // 8)], gaps[:gap_bytes], steps, wide)
+    bits = np.empty(base.size // 8 + 2 if threshold else 0, np.uint8)
+    seen = int(_mark(base, eights(base), *lanes, first, bits)) if threshold else 0
+    wide = np.concatenate([wide_first[:wide_flagged], wide[:wides]]) if wide_flagged else wide[:wides]
+    return BitmapBlock(threshold, flagged, wide_flagged, bits[: -(-seen // 8)], gaps[:gap_bytes], steps, wide)
 
 
-def unite(base: Words, parted: Parted, form: WordFormat, out: Words) -> None:
-    cut, wide_cut = parted.below, parted.wide_below
-    whole = _unite(
+def decode_bitmap(base: Words, coded: BitmapBlock, form: WordFormat, out: Words) -> None:
+    cut, wide_cut = coded.flagged, coded.wide_flagged
+    whole = _decode_bitmap(
         base,
         out,
         eights(base),
         eights(out),
-        *_lanes(form, parted.low),
-        parted.bits,
-        parted.steps[:cut],
-        parted.wide[:wide_cut],
-        parted.gaps,
-        parted.steps[cut:],
-        parted.wide[wide_cut:],
+        *_lanes(form, coded.threshold),
+        coded.bits,
+        coded.steps[:cut],
+        coded.wide[:wide_cut],
+        coded.gaps,
+        coded.steps[cut:],
+        coded.wide[wide_cut:],
     )
     if not whole:
         raise outside()
 
 
-def _lanes(form: WordFormat, low: int) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64]:
+def _lanes(form: WordFormat, threshold: int) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64]:
     """Bits of a word, and in every lane of eight bytes: the context, what to add, the top bit. Then lanes."""
     bits = 8 * form.size
     ones = sum(1 << (bits * lane) for lane in range(64 // bits))
     top = 1 << (bits - 1)
-    assert form.mask << form.shift < top and low << form.shift <= top
+    assert form.mask << form.shift < top and threshold << form.shift <= top
     return (
         np.uint64(bits),
         np.uint64(ones * (form.mask << form.shift)),
-        np.uint64(ones * (top - (low << form.shift))),
+        np.uint64(ones * (top - (threshold << form.shift))),
         np.uint64(ones * top),
         np.uint64(64 // bits),
     )
 
 
-def _below_(word: Any, field: Any, add: Any, top: Any) -> Any:
+def _flagged_(word: Any, field: Any, add: Any, top: Any) -> Any:
     """Whether a word, alone in the lowest lane, lies below the threshold."""
     full = top & (NONE - top)  # the lowest lane's top bit
     return ((np.uint64(word) & field) + add) & full == NONE
 
 
-_below = compiled(_below_)
+_flagged = compiled(_flagged_)
 
 
 def _mark_(base: Any, eight: Any, bits: Any, field: Any, add: Any, top: Any, lanes: Any, where: Any, flags: Any) -> Any:
@@ -127,7 +138,7 @@ def _mark_(base: Any, eight: Any, bits: Any, field: Any, add: Any, top: Any, lan
                 found >>= ONE
                 word += ONE
     for word in range(groups * GROUP * lanes, size):
-        if _below(base[word], field, add, top):
+        if _flagged(base[word], field, add, top):
             hit = word == awaited
             _flag(flags, seen, hit)
             seen += ONE
@@ -158,10 +169,10 @@ def _emit_parted_(
     pairs: Any,
     shift: Any,
     mask: Any,
-    low: Any,
+    threshold: Any,
     bits: Any,
     where: Any,
-    below: Any,
+    flagged: Any,
     first: Any,
     gaps: Any,
     steps: Any,
@@ -170,23 +181,23 @@ def _emit_parted_(
 ) -> Any:
     """Steps and positions of the words below, steps and gaps of the others. Gap bytes, wide words of these and of those."""
     seen = after = gap_bytes = wides = wides_first = NONE
-    rest = below
+    rest = flagged
     for index in range(np.uint64(where.size)):
         old, new = pairs[index, NONE], pairs[index, ONE]
         zigzag = zigzag_of(old, new, bits)
-        if (np.uint64(old) >> shift) & mask < low:
+        if (np.uint64(old) >> shift) & mask < threshold:
             first[seen] = where[index]
-            steps[seen] = min(zigzag, MOST)
+            steps[seen] = min(zigzag, ESCAPED)
             seen += ONE
-            if zigzag >= MOST:
+            if zigzag >= ESCAPED:
                 wide_first[wides_first] = new
                 wides_first += ONE
             continue
         gap_bytes = put_gap(gaps, gap_bytes, where[index] - after)
         after = where[index] + ONE
-        steps[rest] = min(zigzag, MOST)
+        steps[rest] = min(zigzag, ESCAPED)
         rest += ONE
-        if zigzag >= MOST:
+        if zigzag >= ESCAPED:
             wide[wides] = new
             wides += ONE
     return gap_bytes, wides, wides_first
@@ -244,7 +255,7 @@ def _unite_(
         if group == groups:  # and what fills no group
             for word in range(copied, size):
                 out[word] = base[word]
-                if _below(base[word], field, add, top):
+                if _flagged(base[word], field, add, top):
                     if seen == room:
                         return False
                     if flags[seen >> BYTE] & (np.uint64(128) >> (seen & np.uint64(7))):
@@ -258,7 +269,7 @@ def _unite_(
                 break
             at_gap += ONE
             at += gap
-            if gap != MOST:
+            if gap != ESCAPED:
                 rest_wides = _change(base, out, at, rest_steps[rest], rest_wide, rest_wides)
                 rest += ONE
                 at += ONE
@@ -269,7 +280,7 @@ def _unite_(
 
 
 def _change_(base: Any, out: Any, word: Any, step: Any, wide: Any, wides: Any) -> Any:
-    if step == MOST:
+    if step == ESCAPED:
         out[word] = wide[wides]
         return wides + ONE
     out[word] = stepped(base[word], step)
@@ -280,5 +291,5 @@ _change = compiled(_change_)
 _flag = compiled(_flag_)
 _mark = compiled(_mark_)
 _read = compiled(_read_)
-_emit_parted = compiled(_emit_parted_)
-_unite = compiled(_unite_)
+_emit_bitmap = compiled(_emit_parted_)
+_decode_bitmap = compiled(_unite_)

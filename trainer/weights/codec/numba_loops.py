@@ -19,7 +19,7 @@ compiled: Final[Any] = numba.njit(cache=True, nogil=True, boundscheck=False)
 # Ordinary calls, not decorators: numba has no types, and these names keep theirs.
 STRETCH = np.uint64(1 << 12)
 """Eights of bytes that are copied at a time."""
-NONE, ONE, MOST, NEVER = np.uint64(0), np.uint64(1), np.uint64(ESCAPE), np.uint64(1 << 62)
+NONE, ONE, ESCAPED, NEVER = np.uint64(0), np.uint64(1), np.uint64(ESCAPE), np.uint64(1 << 62)
 
 
 def split(base: Words, new: Words, form: WordFormat) -> Streams:
@@ -95,10 +95,10 @@ def _stepped_(old: Any, zigzag: Any) -> Any:
 
 
 def _put_gap_(gaps: Any, at: Any, gap: Any) -> Any:
-    while gap >= MOST:
-        gaps[at] = MOST
+    while gap >= ESCAPED:
+        gaps[at] = ESCAPED
         at += ONE
-        gap -= MOST
+        gap -= ESCAPED
     gaps[at] = gap
     return at + ONE
 
@@ -140,8 +140,8 @@ def _emit_plain_(base: Any, new: Any, bits: Any, where: Any, gaps: Any, steps: A
         gap_bytes = put_gap(gaps, gap_bytes, at - after)
         after = at + ONE
         zigzag = zigzag_of(base[at], new[at], bits)
-        if zigzag >= MOST:
-            steps[index] = MOST
+        if zigzag >= ESCAPED:
+            steps[index] = ESCAPED
             wide[wides] = new[at]
             wides += ONE
         else:
@@ -160,8 +160,8 @@ def _measure_(base: Any, new: Any, shift: Any, mask: Any, bits: Any, where: Any,
         context = (np.uint64(base[at]) >> shift) & mask
         gap_of[index] = since[context]
         sizes_of[context, 0] += ONE
-        sizes_of[context, 1] += since[context] // MOST + ONE
-        if zigzag_of(base[at], new[at], bits) >= MOST:
+        sizes_of[context, 1] += since[context] // ESCAPED + ONE
+        if zigzag_of(base[at], new[at], bits) >= ESCAPED:
             sizes_of[context, 2] += ONE
         since[context] = NONE
         at += ONE
@@ -186,8 +186,8 @@ def _emit_(
         context = (np.uint64(base[at]) >> shift) & mask
         ends[context, 1] = put_gap(gaps, ends[context, 1], gap_of[index])
         zigzag = zigzag_of(base[at], new[at], bits)
-        if zigzag >= MOST:
-            steps[ends[context, 0]] = MOST
+        if zigzag >= ESCAPED:
+            steps[ends[context, 0]] = ESCAPED
             wide[ends[context, 2]] = new[at]
             ends[context, 2] += ONE
         else:
@@ -206,13 +206,13 @@ def _join_plain_(
     for index in range(np.uint64(gaps.size)):
         gap = np.uint64(gaps[index])
         at += gap
-        if gap == MOST:
+        if gap == ESCAPED:
             continue
         if at >= count:
             return False
         if at >= copied * lanes:
             copied = _copy(eight_old, eight_out, copied, at // lanes + STRETCH)
-        if steps[changed] == MOST:
+        if steps[changed] == ESCAPED:
             out[at] = wide[wides]
             wides += ONE
         else:
@@ -245,7 +245,7 @@ def _join_buckets_(base: Any, shift: Any, mask: Any, gaps: Any, steps: Any, wide
             continue
         zigzag = steps[cursors[context, 1]]
         cursors[context, 1] += ONE
-        if zigzag == MOST:
+        if zigzag == ESCAPED:
             out[at] = wide[cursors[context, 2]]
             cursors[context, 2] += ONE
         else:
@@ -258,8 +258,8 @@ def _join_buckets_(base: Any, shift: Any, mask: Any, gaps: Any, steps: Any, wide
 def _next_gap_(gaps: Any, cursors: Any, context: Any) -> Any:
     gap = NONE
     at = cursors[context, 0]
-    while gaps[at] == MOST:
-        gap += MOST
+    while gaps[at] == ESCAPED:
+        gap += ESCAPED
         at += ONE
     gap += np.uint64(gaps[at])
     cursors[context, 0] = at + ONE

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.weights.codec.bitmaps import gap_bytes, ranks_of
-from trainer.weights.codec.streams import CHANGED, CONTEXT, ESCAPE, GAPS, Parted, Pick, Streams, outside, starts
+from trainer.weights.codec.streams import CHANGED, CONTEXT, ESCAPE, GAPS, BitmapBlock, Pick, Streams, outside, starts
 from trainer.weights.codec.words import Bytes, WordFormat, Words
 
 Positions = npt.NDArray[np.integer]
@@ -55,36 +55,36 @@ def _overwrite(base: Words, changed: Positions, steps: Bytes, wide: Words, form:
     out[changed] = words
 
 
-def part(base: Words, new: Words, form: WordFormat, pick: Pick) -> Parted:
+def encode_bitmap(base: Words, new: Words, form: WordFormat, pick: Pick) -> BitmapBlock:
     differs, context = base != new, _context(base, form)
-    low = pick(np.bincount(context[differs], minlength=form.mask + 1))
-    below = context < low
-    first, rest = np.flatnonzero(differs & below), np.flatnonzero(differs & ~below)
+    threshold = pick(np.bincount(context[differs], minlength=form.mask + 1))
+    flagged = context < threshold
+    first, rest = np.flatnonzero(differs & flagged), np.flatnonzero(differs & ~flagged)
     (steps, wide), (rest_steps, rest_wide) = (_steps(base[where], new[where], form) for where in (first, rest))
-    return Parted(
-        low,
+    return BitmapBlock(
+        threshold,
         first.size,
         wide.size,
-        np.packbits(differs[below]),
+        np.packbits(differs[flagged]),
         gap_bytes(rest),
         np.concatenate([steps, rest_steps]),
         np.concatenate([wide, rest_wide]),
     )
 
 
-def unite(base: Words, parted: Parted, form: WordFormat, out: Words) -> None:
+def decode_bitmap(base: Words, coded: BitmapBlock, form: WordFormat, out: Words) -> None:
     np.copyto(out, base)
-    below = np.flatnonzero(_context(base, form) < parted.low)
-    flags = np.unpackbits(parted.bits)
-    if parted.bits.size != -(-below.size // 8) or flags[below.size :].any():
+    flagged = np.flatnonzero(_context(base, form) < coded.threshold)
+    flags = np.unpackbits(coded.bits)
+    if coded.bits.size != -(-flagged.size // 8) or flags[flagged.size :].any():
         raise outside()
-    rest = ranks_of(parted.gaps)
+    rest = ranks_of(coded.gaps)
     if rest.size and rest[-1] >= base.size:
         raise outside()
-    cut, wide_cut = parted.below, parted.wide_below
-    first = below[flags[: below.size] > 0]
-    _overwrite(base, first, parted.steps[:cut], parted.wide[:wide_cut], form, out)
-    _overwrite(base, rest, parted.steps[cut:], parted.wide[wide_cut:], form, out)
+    cut, wide_cut = coded.flagged, coded.wide_flagged
+    first = flagged[flags[: flagged.size] > 0]
+    _overwrite(base, first, coded.steps[:cut], coded.wide[:wide_cut], form, out)
+    _overwrite(base, rest, coded.steps[cut:], coded.wide[wide_cut:], form, out)
 
 
 def _buckets(

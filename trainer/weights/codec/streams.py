@@ -17,8 +17,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from trainer.errors import CorruptPayload
 from trainer.weights.codec.words import Bytes, WordFormat, Words
-from trainer.weights.errors import CorruptPayload
 
 ESCAPE = 255
 
@@ -58,20 +58,20 @@ class Streams:
 
 
 @dataclass(frozen=True)
-class Parted:
-    """A delta whose words are parted in two by context: those below `low` as bits, all others by gaps.
+class BitmapBlock:
+    """A bitmap-coded block: words whose context is below `threshold` have a bit each, all others are coded by gaps.
 
-    Steps and wide words are those of the words below, then those of the others.
+    Steps and wide words are those of the words with a bit, then those of the others.
     """
 
-    low: int
-    below: int
-    """Changed words below."""
-    wide_below: int
+    threshold: int
+    flagged: int
+    """Changed words among those with a bit."""
+    wide_flagged: int
     bits: Bytes
-    """A bit for every word below, set where it has changed; the first word has the top bit of the first byte."""
+    """A bit for every word below the threshold, set where it has changed; the first word has the top bit of the first byte."""
     gaps: Bytes
-    """Words of any context between changed words that are not below."""
+    """Words of any context between changed words that have no bit."""
     steps: Bytes
     wide: Words
 
@@ -80,19 +80,19 @@ class Parted:
         return self.steps.size
 
     def head(self) -> Table:
-        return np.array([self.low, self.below, self.wide_below, 0], np.uint32)
+        return np.array([self.threshold, self.flagged, self.wide_flagged, 0], np.uint32)
 
     def check(self, form: WordFormat) -> None:
         """Raises CorruptPayload unless the sizes agree with one another; positions are checked by the loops."""
-        others = self.steps.size - self.below
+        others = self.steps.size - self.flagged
         ends = not self.gaps.size or self.gaps[-1] != ESCAPE
-        if self.low > form.mask + 1 or others != np.count_nonzero(self.gaps != ESCAPE) or not ends:
-            raise CorruptPayload("a delta in two parts has other gaps than its head promises")
-        if self.below > self.steps.size or int(np.bitwise_count(self.bits).sum(dtype=np.int64)) != self.below:
-            raise CorruptPayload("a delta in two parts has other bits than its head promises")
-        wide = [np.count_nonzero(part == ESCAPE) for part in (self.steps[: self.below], self.steps[self.below :])]
-        if wide != [self.wide_below, self.wide.size - self.wide_below]:
-            raise CorruptPayload("a delta in two parts has other wide words than its head promises")
+        if self.threshold > form.mask + 1 or others != np.count_nonzero(self.gaps != ESCAPE) or not ends:
+            raise CorruptPayload("a bitmap-coded delta has other gaps than its head promises")
+        if self.flagged > self.steps.size or int(np.bitwise_count(self.bits).sum(dtype=np.int64)) != self.flagged:
+            raise CorruptPayload("a bitmap-coded delta has other bits than its head promises")
+        wide = [np.count_nonzero(part == ESCAPE) for part in (self.steps[: self.flagged], self.steps[self.flagged :])]
+        if wide != [self.wide_flagged, self.wide.size - self.wide_flagged]:
+            raise CorruptPayload("a bitmap-coded delta has other wide words than its head promises")
 
 
 Pick = Callable[[npt.NDArray[np.int64]], int]
@@ -104,10 +104,10 @@ class Loops(Protocol):
 
     def split(self, base: Words, new: Words, form: WordFormat) -> Streams: ...
 
-    def part(self, base: Words, new: Words, form: WordFormat, pick: Pick) -> Parted: ...
+    def encode_bitmap(self, base: Words, new: Words, form: WordFormat, pick: Pick) -> BitmapBlock: ...
 
-    def unite(self, base: Words, parted: Parted, form: WordFormat, out: Words) -> None:
-        """Inverse of `part`, as `join` is of `split`."""
+    def decode_bitmap(self, base: Words, coded: BitmapBlock, form: WordFormat, out: Words) -> None:
+        """Inverse of `encode_bitmap`, as `join` is of `split`."""
         ...
 
     def join(self, base: Words, streams: Streams, form: WordFormat, out: Words) -> None:

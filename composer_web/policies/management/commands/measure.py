@@ -30,8 +30,8 @@ class Command(ProjectCommand):
         settings(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        asked = ("commits", "since", "window", "most_bytes", "items", "changes", "device")
-        how = {name: options[name] for name in asked}
+        asked = ("commits", "since", "window", "items", "changes", "device")
+        how = {name: options[name] for name in asked} | {"most_bytes": options["max_bytes"]}
         path, name = Path(options["codebase"]), ""
         try:
             if codebases.PATTERN.fullmatch(options["codebase"]):

@@ -18,7 +18,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from trainer.distributed.elastic.node_agent import follow
+        from trainer.distributed.elastic.node_agent import run_agent
 
         self.stdout.write(f"waiting for runs in {ranks_folder()} (OPENCOMPOSER_DATA={env().data})")
-        follow(ranks_folder())
+        run_agent(ranks_folder())

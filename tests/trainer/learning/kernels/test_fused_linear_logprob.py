@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.learning.kernels.fused_linear_logprob import chunked_scores, narrowed
+from trainer.learning.kernels.fused_linear_logprob import chunked_scores, mask_logits
 
 N, D, V, TEMPERATURE = 37, 16, 101, 0.7
 
@@ -24,7 +24,7 @@ def plain(
     hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, pairs: tuple[torch.Tensor, torch.Tensor] | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     logits = (hidden @ weight.T).float() / TEMPERATURE
-    logps = torch.log_softmax(narrowed(logits, *pairs) if pairs else logits, -1)
+    logps = torch.log_softmax(mask_logits(logits, *pairs) if pairs else logits, -1)
     return logps.gather(1, targets[:, None])[:, 0], -(logps.exp() * logps).nan_to_num(0.0).sum(-1)
 
 
@@ -53,7 +53,7 @@ def test_values_and_gradients(at_once: int, closed: bool) -> None:
     scale = torch.linspace(-1, 1, N)
     wanted = plain(hidden, weight, targets, pairs)
     gradients = torch.autograd.grad((wanted[0] * scale).sum(), [hidden, weight])
-    found = chunked_scores(hidden, weight, targets, temperature=TEMPERATURE, lm_head_chunk_size=at_once, open_M=pairs)
+    found = chunked_scores(hidden, weight, targets, temperature=TEMPERATURE, lm_head_chunk_size=at_once, mask_M=pairs)
     (found[0] * scale).sum().backward()
     torch.testing.assert_close(found[0], wanted[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[1], wanted[1], rtol=1e-5, atol=1e-5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from tests.trainer.learning.models import VOCABULARY, tiny_model
-from trainer.learning.kernels.prefix_sharing import beginnings, understands
+from trainer.learning.kernels.prefix_sharing import build_prefix_tree, supports_prefix_sharing
 from trainer.learning.loss import score_tokens
 from trainer.learning.packing import pack
 from trainer.types import TrainSample
@@ -22,7 +22,7 @@ rows_of_few_tokens = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=9
 @given(rows_of_few_tokens)
 def test_each_beginning_is_there_once_and_rows_are_found_again(rows: list[list[int]]) -> None:
     width = max(map(len, rows))
-    found = beginnings(rows, width)
+    found = build_prefix_tree(rows, width)
     assert len(found.tokens_U) == len({tuple(row[: t + 1]) for row in rows for t in range(len(row))})
     for b, row in enumerate(rows):
         of = found.of_BT[b, : len(row)]
@@ -63,7 +63,7 @@ def test_scores_and_gradients_are_those_of_separate_rows(build) -> None:
     model = build()
     implementation = model.config._attn_implementation
     [batch] = pack(samples(), max_tokens=1000)
-    assert understands(model)
+    assert supports_prefix_sharing(model)
     assert batch.shared is not None
     assert len(batch.shared.tokens_U) < batch.tokens
     found = []
@@ -112,7 +112,7 @@ def test_sliding_windows_are_computed_row_by_row() -> None:
         num_key_value_heads=1, head_dim=16, sliding_window=4, use_sliding_window=True, max_window_layers=1,
     )  # fmt: skip
     model = Qwen3ForCausalLM(config).float()
-    assert not understands(model)
+    assert not supports_prefix_sharing(model)
     [batch] = pack(samples(), max_tokens=1000)
     alone = [score_tokens(model, one, temperature=1.0).logprobs_N for one in pack(samples(), max_tokens=1)]
     together = score_tokens(model, batch, temperature=1.0).logprobs_N

@@ -13,7 +13,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic, overload
 
-from trainer.inference.embedded.numba_basics import as_float, compiled, exp, inlined
+from trainer.inference.embedded.kernels.numba_basics import as_float, compiled, exp, inlined
 
 BUILT_ON = "d5296a3a74ba61a2"
 """Of the file that is compiled into these loops; see there."""

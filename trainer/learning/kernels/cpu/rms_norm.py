@@ -29,7 +29,7 @@ ROWS = 512
 """Rows whose weight gradients are summed at once."""
 
 
-def norm_in_half(model: nn.Module) -> None:
+def fuse_rms_norm(model: nn.Module) -> None:
     """Make the RMS norms of `model` return bf16 wherever autocast is on."""
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):

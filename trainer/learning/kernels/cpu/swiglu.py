@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from trainer.learning.kernels.cpu.bf16 import loops_for, rows
 
 
-def gate_in_half(model: nn.Module) -> None:
+def fuse_swiglu(model: nn.Module) -> None:
     """Use this path in the gated layers of `model` wherever autocast to bfloat16 is on."""
     for module in model.modules():
         if all(hasattr(module, part) for part in ("gate_proj", "up_proj", "down_proj")) and _is_silu(module):

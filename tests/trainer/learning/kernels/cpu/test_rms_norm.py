@@ -10,10 +10,10 @@ import pytest
 import torch
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from trainer.inference.embedded import numba_basics
+from trainer.inference.embedded.kernels import numba_basics
 from trainer.learning.kernels.cpu import bf16, numba_bf16
 from trainer.learning.kernels.cpu.bf16 import FEW_THREADS
-from trainer.learning.kernels.cpu.rms_norm import ROWS, norm_in_half
+from trainer.learning.kernels.cpu.rms_norm import ROWS, fuse_rms_norm
 
 WIDTH = 48
 
@@ -31,7 +31,7 @@ def norms() -> tuple[torch.nn.Module, torch.nn.Module]:
     library = Qwen3RMSNorm(WIDTH, eps=1e-3)
     torch.nn.init.normal_(library.weight, mean=1.0)
     ours = copy.deepcopy(library)
-    norm_in_half(ours)
+    fuse_rms_norm(ours)
     return library, ours
 
 

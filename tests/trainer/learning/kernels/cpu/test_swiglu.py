@@ -10,7 +10,7 @@ from transformers import Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP
 
 from trainer.learning.kernels.cpu import bf16
-from trainer.learning.kernels.cpu.swiglu import gate_in_half
+from trainer.learning.kernels.cpu.swiglu import fuse_swiglu
 
 ROWS, WIDTH = 37, 48
 
@@ -20,7 +20,7 @@ def gated(act: str = "silu") -> tuple[torch.nn.Module, torch.nn.Module]:
     torch.manual_seed(0)
     library = Qwen3MLP(Qwen3Config(hidden_size=WIDTH, intermediate_size=3 * WIDTH, hidden_act=act))
     ours = copy.deepcopy(library)
-    gate_in_half(ours)
+    fuse_swiglu(ours)
     return library, ours
 
 

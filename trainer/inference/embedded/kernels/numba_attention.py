@@ -1,0 +1,249 @@
+"""Attention of decode rows, compiled by numba, one thread.
+
+What is in registers is told by hand: sixteen keys give a vector of scores, and values are summed where they stay. A row's
+sums keep one order, wherever its keys lie and whatever else is in the batch. Shape letters as in `model.py`; E a row of
+all heads; R rows of the cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trainer.inference.embedded.kernels.numba_basics import compiled, exp
+from trainer.inference.embedded.kernels.vectors import (
+    WIDTH,
+    fma,
+    fold1,
+    fold2,
+    fold4,
+    fold8,
+    larger,
+    load,
+    prefetch,
+    splat,
+    store,
+)
+
+BUILT_ON = "058f8d3df56492de"
+"""As in `numba_loops.py`."""
+_TILE = 32
+"""Shared keys (or values) that are read at a time, while they are in the fast cache."""
+_NEAR = 1 << 14
+"""Numbers of a row's own keys (or values) that are brought to the second cache at a time."""
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_LOWEST = np.float32(-np.inf)
+_PAIR = 2 * WIDTH
+"""Values of a head that are summed at a time."""
+
+
+def _sixteen(q: Any, at: Any, rows: Any, key: Any, step: Any, last: Any, size: Any, out: Any, to: Any) -> None:
+    """Products of a query with the keys at `key`, `key` + `step` and so on; behind `last` that one again."""
+    k1, k2, k3 = min(key + step, last), min(key + 2 * step, last), min(key + 3 * step, last)
+    k4, k5, k6 = min(key + 4 * step, last), min(key + 5 * step, last), min(key + 6 * step, last)
+    k7, k8, k9 = min(key + 7 * step, last), min(key + 8 * step, last), min(key + 9 * step, last)
+    ka, kb, kc = min(key + 10 * step, last), min(key + 11 * step, last), min(key + 12 * step, last)
+    kd, ke, kf = min(key + 13 * step, last), min(key + 14 * step, last), min(key + 15 * step, last)
+    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = aa = ab = ac = ad = ae = af = splat(_ZERO)
+    for d in range(0, size, WIDTH):
+        x = load(q, at + d)
+        a0, a1 = fma(x, load(rows, key + d), a0), fma(x, load(rows, k1 + d), a1)
+        a2, a3 = fma(x, load(rows, k2 + d), a2), fma(x, load(rows, k3 + d), a3)
+        a4, a5 = fma(x, load(rows, k4 + d), a4), fma(x, load(rows, k5 + d), a5)
+        a6, a7 = fma(x, load(rows, k6 + d), a6), fma(x, load(rows, k7 + d), a7)
+        a8, a9 = fma(x, load(rows, k8 + d), a8), fma(x, load(rows, k9 + d), a9)
+        aa, ab = fma(x, load(rows, ka + d), aa), fma(x, load(rows, kb + d), ab)
+        ac, ad = fma(x, load(rows, kc + d), ac), fma(x, load(rows, kd + d), ad)
+        ae, af = fma(x, load(rows, ke + d), ae), fma(x, load(rows, kf + d), af)
+    even = fold2(fold4(fold8(a0, a8), fold8(a4, ac)), fold4(fold8(a2, aa), fold8(a6, ae)))
+    odd = fold2(fold4(fold8(a1, a9), fold8(a5, ad)), fold4(fold8(a3, ab), fold8(a7, af)))
+    store(out, to, fold1(even, odd))
+
+
+sixteen = compiled(_sixteen)
+
+
+def _score(q_NE: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, p_NHT: Any, soon: Any) -> None:
+    """Products of token `n`'s queries with keys [begin, end) of the sequence at row `first`. Writes on behind them, up to
+    a whole vector. Meanwhile as many rows from `soon` on come nearer (-1: none)."""
+    width, heads = rows_RE.shape[1], p_NHT.shape[1]
+    group = q_NE.shape[1] // width
+    if size % WIDTH == 0:
+        part = width * WIDTH // heads
+        for t in range(begin, end, WIDTH):
+            for h in range(heads):
+                if soon >= 0:
+                    ahead = (soon + t - begin) * width + h * part
+                    for line in range(ahead, ahead + part, WIDTH):
+                        prefetch(rows_RE, line)
+                low = h // group * size
+                key, last = (first + t) * width + low, (first + end - 1) * width + low
+                at, to = n * q_NE.shape[1] + h * size, (n * heads + h) * p_NHT.shape[2] + t
+                sixteen(q_NE, at, rows_RE, key, width, last, size, p_NHT, to)
+        return
+    for t in range(begin, end):
+        for h in range(heads):
+            total = _ZERO
+            for d in range(size):
+                total += q_NE[n, h * size + d] * rows_RE[first + t, h // group * size + d]
+            p_NHT[n, h, t] = total
+
+
+def _soften(p_NHT: Any, n: Any, h: Any, length: Any, scale: Any) -> None:
+    """Softmax of the first `length` scores. The last vector of the row is room."""
+    row = p_NHT[n, h]
+    at, room = (n * p_NHT.shape[1] + h) * p_NHT.shape[2], p_NHT.shape[2] - WIDTH
+    whole = length - length % WIDTH
+    most = splat(_LOWEST)
+    for t in range(0, whole, WIDTH):
+        most = larger(load(p_NHT, at + t), most)
+    store(p_NHT, at + room, most)
+    top = row[room]
+    for t in range(room, room + WIDTH):
+        top = max(top, row[t])
+    for t in range(whole, length):
+        top = max(top, row[t])
+    total = _ZERO
+    for t in range(length):
+        e = exp((row[t] - top) * scale)
+        row[t] = e
+        total += e
+    share = _ONE / total
+    for t in range(length):
+        row[t] *= share
+
+
+def _pair(p: Any, one: Any, other: Any, rows: Any, at: Any, far: Any, step: Any, count: Any, out: Any, to: Any, beyond: Any, same: Any, soon: Any) -> None:  # fmt: skip  # noqa: E501
+    """Adds `count` values, weighted, to 32 sums of each of two heads: at `to`, and `beyond` it. `same`: of the same values.
+    Meanwhile as many values `soon` later come nearer (0: none do)."""
+    a, b = load(out, to), load(out, to + WIDTH)
+    c, e = load(out, to + beyond), load(out, to + beyond + WIDTH)
+    for t in range(count):
+        here = at + t * step
+        v, w = load(rows, here), load(rows, here + WIDTH)
+        if soon != 0:
+            prefetch(rows, here + soon)
+            prefetch(rows, here + soon + WIDTH)
+        s, z = splat(p[one + t]), splat(p[other + t])
+        a, b = fma(s, v, a), fma(s, w, b)
+        if same:
+            c, e = fma(z, v, c), fma(z, w, e)
+        else:
+            c, e = fma(z, load(rows, here + far), c), fma(z, load(rows, here + far + WIDTH), e)
+    store(out, to, a)
+    store(out, to + WIDTH, b)
+    store(out, to + beyond, c)
+    store(out, to + beyond + WIDTH, e)
+
+
+pair = compiled(_pair)
+
+
+def _gather(
+    p_NHT: Any, n: Any, rows_RE: Any, first: Any, begin: Any, end: Any, size: Any, out_NE: Any, soon: Any
+) -> None:
+    """Adds values [begin, end), weighted, one after the other. Meanwhile as many rows from `soon` on come nearer (-1: none)."""
+    width, heads, room = rows_RE.shape[1], p_NHT.shape[1], p_NHT.shape[2]
+    group = out_NE.shape[1] // width
+    if size % _PAIR == 0 and heads % 2 == 0:
+        p = p_NHT.reshape(-1)
+        later = (soon - first - begin) * width if soon >= 0 else 0
+        for h in range(0, heads, 2):
+            one, low = (n * heads + h) * room + begin, h // group * size
+            for d in range(0, size, _PAIR):
+                at, to = (first + begin) * width + low + d, n * out_NE.shape[1] + h * size + d
+                if group % 2 == 0:
+                    pair(p, one, one + room, rows_RE, at, 0, width, end - begin, out_NE, to, size, True, later)
+                else:
+                    far = (h + 1) // group * size - low
+                    pair(p, one, one + room, rows_RE, at, far, width, end - begin, out_NE, to, size, False, later)
+        return
+    for t in range(begin, end):
+        for h in range(heads):
+            share = p_NHT[n, h, t]
+            for d in range(size):
+                out_NE[n, h * size + d] += share * rows_RE[first + t, h // group * size + d]
+
+
+def _fetch(rows_RE: Any, row: Any, count: Any, p_NHT: Any) -> None:
+    """Reads `count` rows on, one after the other: so the machine sees them coming, which it does not where scores jump between
+    sixteen. What it finds goes to the last vector of `p_NHT`, lest it be left out."""
+    width, a = rows_RE.shape[1], splat(_ZERO)
+    for at in range(row * width, (row + count) * width - WIDTH + 1, WIDTH):
+        a = larger(load(rows_RE, at), a)
+    store(p_NHT, p_NHT.size - WIDTH, a)
+
+
+score, soften, gather, fetch = compiled(_score), compiled(_soften), compiled(_gather), compiled(_fetch)
+
+
+def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, values_after: Any, scale: Any, size: Any, p_NHT: Any, out_NE: Any) -> None:  # fmt: skip  # noqa: E501
+    """Attention of tokens whose first `shared` keys and values are equal: those are read once for all of them, a tile at
+    a time, while the tile is in the fast cache."""
+    count = q_NE.shape[0]
+    near = max(WIDTH, _NEAR // rows_RE.shape[1] // WIDTH * WIDTH)
+    there = 0  # keys (or values) of those that come next that were brought near while others were computed
+    for begin in range(0, shared, _TILE):
+        for n in range(count):
+            score(q_NE, n, rows_RE, first_N[0], begin, min(begin + _TILE, shared), size, p_NHT, -1)
+    for n in range(count):
+        for begin in range(shared, lengths_N[n], near):
+            end = min(begin + near, lengths_N[n])
+            if end - begin > there:
+                fetch(rows_RE, first_N[n] + begin + there, end - begin - there, p_NHT)
+            soon, there = first_N[n] + end, end - begin
+            if end == lengths_N[n]:
+                soon = first_N[n + 1] + shared if n + 1 < count else first_N[0] + values_after + shared
+            score(q_NE, n, rows_RE, first_N[n], begin, end, size, p_NHT, soon)
+        for h in range(p_NHT.shape[1]):
+            soften(p_NHT, n, h, lengths_N[n], scale)
+        for e in range(out_NE.shape[1]):
+            out_NE[n, e] = _ZERO
+    for begin in range(0, shared, _TILE):
+        for n in range(count):
+            gather(p_NHT, n, rows_RE, first_N[0] + values_after, begin, min(begin + _TILE, shared), size, out_NE, -1)
+    for n in range(count):
+        for begin in range(shared, lengths_N[n], near):
+            end = min(begin + near, lengths_N[n])
+            if end - begin > there:
+                fetch(rows_RE, first_N[n] + values_after + begin + there, end - begin - there, p_NHT)
+            soon, there = first_N[n] + values_after + end, end - begin
+            if end == lengths_N[n]:
+                soon = first_N[n + 1] + values_after + shared if n + 1 < count else -1
+            gather(p_NHT, n, rows_RE, first_N[n] + values_after, begin, end, size, out_NE, soon)
+
+
+run = compiled(_run)
+
+
+def _attend(
+    q_NE: Any,
+    rows_RE: Any,
+    first_N: Any,
+    lengths_N: Any,
+    shared_N: Any,
+    values_after: Any,
+    scale: Any,
+    size: Any,
+    out_NE: Any,
+) -> None:
+    """Attention of each token over `lengths_N` cached ones; its keys begin at row `first_N`, values so much later.
+
+    `shared_N` of them equal those of the token before (0: begins a run); the same within a run.
+    """
+    whole = q_NE.shape[0]
+    begin = 0
+    while begin < whole:
+        end = begin + 1
+        while end < whole and shared_N[end] > 0:
+            end += 1
+        shared = shared_N[end - 1]  # 0 for a run of one
+        room = (lengths_N[begin:end].max() + 2 * WIDTH - 1) // WIDTH * WIDTH + WIDTH
+        p = np.empty((end - begin, q_NE.shape[1] // size, room), np.float32)
+        q, out, first, lengths = q_NE[begin:end], out_NE[begin:end], first_N[begin:end], lengths_N[begin:end]
+        run(q, rows_RE, first, lengths, shared, values_after, scale, size, p, out)
+        begin = end
+
+
+attend = compiled(_attend)
