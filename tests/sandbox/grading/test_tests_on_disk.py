@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sandbox.grading.canaries.pool import PoolStore
 
 from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.admission import refusal_of_tests
+from sandbox.grading.canary_pool import PoolStore
 from sandbox.grading.controls import run_controls
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.outcomes import Cause
