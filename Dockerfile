@@ -31,10 +31,15 @@ COPY opencomposer ./opencomposer
 COPY templates ./templates
 COPY static ./static
 COPY policies ./policies
+COPY docs ./docs
+COPY scripts ./scripts
+COPY mkdocs.yml ./
 
 # The command `opencomposer`; what it needs is in the lock.
 RUN uv pip install --system --no-cache --no-deps ./opencomposer \
     && useradd --uid 10001 --create-home composer && install -d -o composer -g composer /data
+# The help pages. Their reference is made from the code, which reads the settings and needs no service.
+RUN OPENCOMPOSER_DATA=/tmp/docs python -m scripts.docs && rm -rf /tmp/docs
 USER composer
 VOLUME /data
 EXPOSE 8800

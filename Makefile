@@ -13,7 +13,12 @@ ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
 endif
 
-.PHONY: help install system demo up services down status test test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock bench base-policy clean
+# The help pages that the product serves, and what they are made from.
+HELP := build/help/index.html
+HELP_SOURCES := mkdocs.yml requirements.lock $(shell find docs scripts/docs trainer/config trainer/learning/metrics.py opencomposer composer_web \
+  -name '*.md' -o -name '*.py' -o -name '*.png' -o -name '*.jsonl')
+
+.PHONY: help install system demo up services down status test test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock docs bench base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,10 +26,10 @@ help: ## list these commands
 install: ## create .venv from the hashed lock (does nothing when it is up to date)
 	@bash scripts/install.sh
 
-demo: install ## start the product and train the toy policy, live (DEMO_NEW=1 anew, DEMO_EXIT=1 ends after the run, PORT=…)
+demo: install $(HELP) ## start the product and train the toy policy, live (DEMO_NEW=1 anew, DEMO_EXIT=1 ends after the run, PORT=…)
 	@exec $(STACK) demo $(if $(filter 1,$(DEMO_NEW)),--new) $(if $(filter 1,$(DEMO_EXIT)),--exit)
 
-up: install ## start the product until Ctrl-C (DETACH=1 leaves it running, PORT=…)
+up: install $(HELP) ## start the product until Ctrl-C (DETACH=1 leaves it running, PORT=…)
 	@exec $(STACK) up $(if $(filter 1,$(DETACH)),--detach)
 
 services: install ## start Postgres and Valkey alone, detached
@@ -67,7 +72,7 @@ fuzz: install ## every parser of foreign bytes under a coverage-guided fuzzer (S
 fuzz-api: install ## every operation of the API against its description, with other inputs (EXAMPLES=30, SEED=1)
 	API_EXAMPLES=$(or $(EXAMPLES),30) API_SEED=$(or $(SEED),1) $(PY) -m pytest -q -n $(TEST_WORKERS) --timeout 3600 tests/web/api/test_api_properties.py $(ARGS)
 
-lint: install ## ruff, mypy, the layers and the lock
+lint: install ## ruff, mypy, the layers, the lock and the links of the docs
 	@$(PY) -m scripts.lint
 
 format: install ## rewrite the code the way the linter wants it
@@ -77,12 +82,17 @@ format: install ## rewrite the code the way the linter wants it
 lock: install ## compile requirements.lock anew from requirements.in and the dev extra
 	$(PY) -m scripts.lock $(ARGS)
 
-bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object)
-	@exec $(PY) -m tests.bench $(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)
+docs: install $(HELP) ## the help pages in build/help, strictly: broken links and anchors fail
+
+$(HELP): $(HELP_SOURCES) | install
+	@$(PY) -m scripts.docs
+
+bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object; RECORD=1 NOTE=… keeps it)
+	@export BENCH_COMMAND='make bench NAME=$(NAME)$(if $(ARGS), ARGS="$(ARGS)")'; exec $(PY) -m tests.bench $(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)
 
 base-policy: install ## train the shipped base policy again from scratch
 	$(PY) -m trainer.toy.base_policy $(ARGS)
 
 clean: down ## remove what can be made again; .data (runs, weights, database) stays
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -24,5 +24,6 @@ urlpatterns = [
     path("", include("composer_web.repositories.http.urls")),
     path("", include("composer_web.gateway.http.urls")),
     path("", include("composer_web.alerts.http.urls")),
+    path("", include("composer_web.help.urls")),
     path("", include("composer_web.system.urls")),
 ]

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import lock, words
+from .docs import sources
 
 BIN = Path(sys.executable).parent
 MOST_TEMPLATE = 160
@@ -17,6 +18,7 @@ CHECKS: dict[str, list[str]] = {
     "ruff check": [str(BIN / "ruff"), "check", "--quiet", "."],
     "ruff format": [str(BIN / "ruff"), "format", "--check", "--quiet", "."],
     "layers": [str(BIN / "lint-imports"), "--no-logo"],
+    "help pages": [sys.executable, "-m", "scripts.docs", "--check"],
     "mypy": [str(BIN / "mypy"), "--no-error-summary"],
 }
 
@@ -50,7 +52,12 @@ def long_lines() -> list[str]:
 
 def main() -> int:
     failed = []
-    found = {"lock": lock.problems(lock.LOCK.read_text()), "templates": long_lines(), "words": words.problems()}
+    found = {
+        "lock": lock.problems(lock.LOCK.read_text()),
+        "templates": long_lines(),
+        "words": words.problems(),
+        "docs": sources.problems(),
+    }
     for name, problems in found.items():
         print("\n".join(problems or [f"lint: {name} ok"]))
         failed += [name] if problems else []

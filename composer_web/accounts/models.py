@@ -50,7 +50,7 @@ class User(AbstractUser):
 
 
 class Project(models.Model):
-    """Isolated workspace for runs and their inputs. An object belongs to exactly one project; see docs/team.md."""
+    """Isolated workspace for runs and their inputs. An object belongs to exactly one project; see docs/guides/team.md."""
 
     slug = models.SlugField(max_length=40, unique=True)
     name = models.CharField(max_length=80)

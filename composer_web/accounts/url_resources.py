@@ -15,11 +15,11 @@ INSTALLATION = (
     "api/v1/alerts/deliveries", "api/v1/alerts/notices", "api/v1/alerts/rules", "api/v1/alerts/webhooks", "api/v1/audit",
     "api/v1/docs", "api/v1/gateway/erase", "api/v1/gateway/settings", "api/v1/health", "api/v1/people",
     "api/v1/promotions", "api/v1/quotas", "api/v1/tokens", "alerts/deliveries/", "alerts/rules/", "alerts/webhooks/", "audit/",
-    "notifications/", "people/", "promotion/", "sessions/erase/", "sessions/settings/", "system/", "tokens/",
+    "help/", "notifications/", "people/", "promotion/", "sessions/erase/", "sessions/settings/", "system/", "tokens/",
 )  # fmt: skip
 """URL prefixes of the whole installation. The account's role applies."""
 
-FOR_ALL = ("api/v1/health", "api/v1/docs")
+FOR_ALL = ("api/v1/health", "api/v1/docs", "help/")
 """The subset visible to every account, including through a token of a single project."""
 
 MATERIAL = (

@@ -29,8 +29,10 @@ def resource(version_id: int) -> str:
 
 
 def run_pending(version_ids: Sequence[int], *, held: Held = MappingProxyType({})) -> list[str]:
-    """What versions without controls need to train; returns the causes of those that could not be graded."""
-    return run_versions(list(TaskVersion.objects.filter(pk__in=version_ids, controls_ok=None)), full=False, held=held)
+    """What versions without controls of the present grading need to train; returns the causes of those that could not be
+    graded."""
+    pending = list(TaskVersion.objects.filter(TaskVersion.unproved(), pk__in=version_ids))
+    return run_versions(pending, full=False, held=held)
 
 
 def run_again(version_ids: Sequence[int], *, held: Held = MappingProxyType({})) -> list[str]:

@@ -11,6 +11,7 @@ from django.db import models
 
 from composer_web.accounts.scoping import Material, Owned, TaskPartManager
 from composer_web.repositories.models import Environment
+from sandbox.grading.version import GRADER
 from sandbox.tasks.spec import TaskSpec
 
 
@@ -76,7 +77,8 @@ class Task(Material):
 class TaskVersion(models.Model):
     """The whole bundle of a task, frozen by a database trigger; a change makes the next version.
 
-    `controls_ok` is None until the controls ran; only versions with True may train.
+    `controls_ok` is None until the controls ran; only versions with True may train, and only once the present version of
+    grading found that (`proof`).
     """
 
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="versions")
@@ -127,6 +129,18 @@ class TaskVersion(models.Model):
     @property
     def bundle(self) -> TaskSpec:
         return TaskSpec.model_validate(self.spec)
+
+    @property
+    def proof(self) -> bool | None:
+        """What the controls of the present grading found; None before they ran. What an older one refused stays refused."""
+        older = self.controls_ok and (self.controls or {}).get("grader", 0) < GRADER
+        return None if older else self.controls_ok
+
+    @staticmethod
+    def unproved() -> models.Q:
+        """Versions whose `proof` is None."""
+        older = models.Q(controls=None) | ~models.Q(controls__has_key="grader") | models.Q(controls__grader__lt=GRADER)
+        return models.Q(controls_ok=None) | models.Q(older, controls_ok=True)
 
 
 class Suite(Material):

@@ -121,7 +121,7 @@ def build_suite(
         [SuiteMembership(suite=suite, task_version=v, position=i) for i, v in enumerate(versions)], batch_size=2000
     )
     if validate:
-        request_controls([v.pk for v in versions if v.controls_ok is None])
+        request_controls([v.pk for v in versions if v.proof is None])
     suite.refresh_from_db(fields=["task_count", "valid_count", "rejected_count"])
     audit(actor=actor, action="suite.build", target=f"suite:{suite.pk}", name=name, tasks=len(versions))
     hint("suites", f"suite:{suite.pk}")
@@ -176,8 +176,8 @@ def request_controls(version_ids: Sequence[int], *, again: bool = False) -> None
 
 @transaction.atomic
 def request_suite_controls(*, suite: Suite, actor: User | None = None) -> int:
-    """Request controls for every version of the suite without any. Returns their number."""
-    wanted = list(suite.versions.filter(controls_ok=None).values_list("pk", flat=True))
+    """Request controls for every version of the suite without any of the present grading. Returns their number."""
+    wanted = list(suite.versions.filter(TaskVersion.unproved()).values_list("pk", flat=True))
     request_controls(wanted)
     audit(actor=actor, action="suite.validate", target=f"suite:{suite.pk}", tasks=len(wanted))
     return len(wanted)

@@ -46,7 +46,7 @@ def status(session: Session) -> None:
         session.output.rows(found["checks"], CHECK_COLUMNS)
     if not found["ok"]:
         broken = ", ".join(one["name"] for one in found["checks"] if not one["ok"])
-        raise Failed(f"not working: {broken}; docs/operations.md says what to do about each")
+        raise Failed(f"not working: {broken}; docs/guides/operations.md says what to do about each")
 
 
 def api(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.backends.base import EndReason, ExecResult, Sandbox
-from sandbox.grading.adapters.base import CPU_EXIT_CODES
+from sandbox.grading.adapters.base import CPU_EXIT_CODES, wall_for
 from sandbox.grading.findings import Rule, finding
 from sandbox.grading.judging import Judgement, judge_cases
 from sandbox.grading.outcomes import Cause
@@ -69,13 +69,14 @@ async def run_calls(sandbox: Sandbox, verifier: CallsVerifier, *, draw: random.R
     orders = drawn_orders(len(arguments), draw)
     # Version 2: every Python that a sandbox may have reads it.
     request = marshal.dumps((verifier.module, verifier.function, orders, arguments, RESULT_CHARS), 2)
-    # Time counts whether the code computes or sleeps; only waiting for a processor of a busy machine is added to it.
+    # Time counts whether the code computes or sleeps, in all passes together; only waiting for a processor of a busy machine
+    # is added to it.
     command = f"ulimit -t {seconds}; exec python3 -I -S -B -X utf8 -c {shlex.quote(RUNNER)} {len(orders)}"
     outcome = await sandbox.exec(
         command,
         stdin=request,
-        timeout=2.0 * seconds + START_SECONDS,
-        longest=5.0 * seconds + 20.0,
+        timeout=seconds + START_SECONDS,
+        longest=wall_for(seconds),
         private_result=True,
         keep_state=False,
     )

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sandbox.grading.canaries.base import Language, Twin
 from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.braces import is_text
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.values import Types, Unreadable, Value, decode
+from sandbox.tasks.entropy import RAISES_BITS, text_bits, value_bits
 from sandbox.tasks.spec import SuiteVerifier
 
-MIN_ENTROPY = 4.0
-"""Bits that a task must ask for before it may train: blind work is then right once in 16 attempts at most, which is no
-more than once in the usual group, so guessing is not what a group's advantages reward."""
-MAX_VALUE_BITS = 24.0
-RAISES_BITS = 2.0
-"""A guess among the few exceptions that are common."""
 PATTERN_BITS = 4.0
 
 
@@ -70,6 +63,8 @@ def site_bits(site: Site, expected: Expected) -> float:
             known = [value for side in (left, right) if (value := _known(side, expected)) is not None]
             if known:
                 content = known[0].content
+                if isinstance(content, Types):
+                    return RAISES_BITS
                 return text_bits(content) if is_text(site) and isinstance(content, str) else value_bits(content)
     return 1.0
 
@@ -91,48 +86,3 @@ def _known(node: ast.expr, expected: Expected) -> Value | None:
         return Value(ast.literal_eval(node))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
-
-
-SPOKEN = re.compile(
-    r"""(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)|\b(?:true|false|null|undefined|nil|None)\b"""
-)
-
-
-def text_bits(text: str) -> float:
-    """Bits of a value of JavaScript, Go or Rust that is told as a text (`observations/braces.py`).
-
-    Of a structure its texts, numbers and truths count, and neither its types nor its fields.
-    """
-    if not re.search(r"[\[\](){}\"]", text) and SPOKEN.fullmatch(text) is None:
-        return value_bits(text)
-    bits = 0.0
-    for part in SPOKEN.finditer(text):
-        if part["text"]:
-            bits += value_bits(part["text"][1:-1])
-        elif part["number"]:
-            whole = part["number"].lstrip("-")
-            bits += value_bits(int(whole)) if whole.isdigit() and len(whole) < 20 else 8.0
-        else:
-            bits += 1.0
-    return min(MAX_VALUE_BITS, max(1.0, bits))
-
-
-def value_bits(value: Any) -> float:
-    """About how many bits a value of this type and size has: a number has those of its size, a text two a character."""
-    match value:
-        case bool() | None:
-            return 1.0
-        case int():
-            return min(MAX_VALUE_BITS, math.log2(2 * abs(value) + 2)) if abs(value) < 1 << 64 else MAX_VALUE_BITS
-        case float():
-            return 8.0
-        case str() | bytes():
-            return min(MAX_VALUE_BITS, 1.0 + 2.0 * len(value))
-        case list() | tuple() | set() | frozenset():
-            return min(MAX_VALUE_BITS, 1.0 + sum(value_bits(item) for item in value))
-        case dict():
-            parts = [*value, *value.values()]
-            return min(MAX_VALUE_BITS, 1.0 + sum(value_bits(part) for part in parts))
-        case Types():
-            return RAISES_BITS
-    return 4.0

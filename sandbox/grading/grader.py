@@ -22,7 +22,7 @@ from sandbox.backends.base import (
     released,
 )
 from sandbox.errors import EnvironmentMissing, TaskError
-from sandbox.grading import observing
+from sandbox.grading import observing, perturbation
 from sandbox.grading.adapters.base import wall_for
 from sandbox.grading.apply import apply
 from sandbox.grading.calls import run_calls
@@ -37,8 +37,10 @@ from sandbox.grading.suite import POOL_TIME, canary_pool, run_suite
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import CallsVerifier, TaskSpec
 
-SPARE_SECONDS = 300.0
-"""What a grading sandbox lives beyond the longest run of the tests."""
+SPARE_SECONDS = 60.0
+"""What a grading sandbox lives beyond the longest run of the tests on a busy machine: its start, and what is written to it."""
+POOL_SPARE_SECONDS = 300.0
+"""The same of a sandbox in which the canaries of a new task are tried."""
 NET_SECONDS = 60.0
 """Beyond a grading sandbox's life: the work has ended by then or holds up the grader, and has failed either way."""
 LOSSES = 2
@@ -86,7 +88,7 @@ async def grade(
         carried = _carry(task, patch)
         pool = None
         if not isinstance(task.verifier, CallsVerifier):
-            machine: _Machine = {"backend": backend, "environments": environments, "limits": limits}
+            machine: _Machine = {"backend": backend, "environments": environments, "limits": pool_limits(task)}
             pool = await canary_pool(task, task.verifier, **machine)
             carried = without(carried, (await protection_of(task, task.verifier, **machine)).paths)
         judged = await _judged(_Grading(backend, environments, task, limits, pool, refused), carried)
@@ -97,6 +99,10 @@ async def grade(
     observed: tuple[ReportFinding, ...] = ()
     if judged.outcome is Cause.ALL_PASSED and observing.wanted(carried.changes):
         observed = await observing.observe(
+            backend=backend, environments=environments, task=task, changes=carried.changes
+        )
+    if judged.outcome is Cause.ALL_PASSED and perturbation.wanted(task, carried.changes):
+        observed += await perturbation.compare(
             backend=backend, environments=environments, task=task, changes=carried.changes
         )
     return Report(
@@ -127,9 +133,16 @@ def _carry(task: TaskSpec, patch: Patch) -> Carried:
 
 
 def grading_limits(task: TaskSpec) -> Limits:
-    """Bounds of the clean sandbox: time for the hidden tests, and for trying the canaries of a new task."""
-    wall = wall_for(task.verifier.timeout_seconds * POOL_TIME)
+    """Bounds of the clean sandbox. Everything that runs in it has the verifier's limit in all, and five seconds for its
+    start and end; time in which a busy machine has no processor for it is added, up to these bounds."""
+    wall = wall_for(task.verifier.timeout_seconds)
     return Limits(call_seconds=wall, life_seconds=wall + SPARE_SECONDS)
+
+
+def pool_limits(task: TaskSpec) -> Limits:
+    """Bounds of the sandboxes in which the canaries of a new task are tried, with the oracle's work alone."""
+    wall = wall_for(task.verifier.timeout_seconds * POOL_TIME)
+    return Limits(call_seconds=wall, life_seconds=wall + POOL_SPARE_SECONDS)
 
 
 def cause_of(error: Exception) -> Cause:

@@ -22,7 +22,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox.backends.base import WORKDIR, Backend, FileChange, Limits, PathError, Sandbox, SandboxError
-from sandbox.grading.adapters.base import wall_for
+from sandbox.grading.adapters.base import START_SECONDS, wall_for
 from sandbox.grading.adapters.pytest import ENVIRONMENT, HARDENED
 from sandbox.grading.apply import apply, write_tests
 from sandbox.grading.findings import ReportFinding, Rule, finding
@@ -34,7 +34,7 @@ RUNNERS = Path(__file__).parent / "runners"
 PYTHON = (RUNNERS / "observe_python.py").read_text(encoding="utf-8")
 NODE = base64.b64encode((RUNNERS / "observe_node.mjs").read_bytes()).decode()
 SPARE_SECONDS = 20.0
-"""Beyond the time that the task gives its tests, for a busy machine."""
+"""What the observer's sandbox lives beyond its only run on a busy machine."""
 MAX_ACTS = 1_000
 MAX_CASES = 12
 """Hidden calls that the product is driven by; more add nothing that it does."""
@@ -97,8 +97,8 @@ async def observe(
 async def _acts(
     backend: Backend, environments: EnvironmentStore, task: TaskSpec, changes: Sequence[FileChange]
 ) -> list[Act]:
-    seconds = min(wall_for(task.verifier.timeout_seconds), task.verifier.timeout_seconds + SPARE_SECONDS)
-    limits = Limits(call_seconds=seconds, life_seconds=seconds + SPARE_SECONDS)
+    seconds = task.verifier.timeout_seconds + START_SECONDS
+    limits = Limits(life_seconds=wall_for(task.verifier.timeout_seconds) + SPARE_SECONDS)
     async with await backend.start(environments.spec(task.environment), limits=limits) as sandbox:
         await apply(sandbox, changes)
         data = await _run(sandbox, environments, task, seconds)
@@ -129,7 +129,10 @@ async def _run(sandbox: Sandbox, environments: EnvironmentStore, task: TaskSpec,
         }
         command = f"cd {WORKDIR} && {ENVIRONMENT} exec {python} -P -s -B -c {shlex.quote(PYTHON)} >/dev/null 2>&1"
         stdin = json.dumps(request).encode()
-    result = await sandbox.exec(command, stdin=stdin, timeout=seconds, private_result=True, keep_state=False)
+    longest = wall_for(task.verifier.timeout_seconds)
+    result = await sandbox.exec(
+        command, stdin=stdin, timeout=seconds, longest=longest, private_result=True, keep_state=False
+    )
     return result.result
 
 

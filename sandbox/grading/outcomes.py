@@ -168,7 +168,7 @@ def is_ours(outcome: str) -> bool:
 
 
 def table() -> str:
-    """The table as Markdown, as it stands in docs/grading.md."""
+    """The table as Markdown, as it stands in docs/sandbox/grading.md."""
     rows = ["| Cause | Verdict | Retry | Grade | Meaning |", "|---|---|---|---|---|"]
     for cause, outcome in OUTCOMES.items():
         retry, grade = ("yes" if value else "no" for value in (outcome.retry, outcome.grade))

@@ -35,7 +35,7 @@ class Row(Frozen):
     """One exploit on one backend, beside its honest counterpart."""
 
     id: str
-    """`A1` … `C7` of the catalogue (docs/red-team.md)."""
+    """`A1` … `C7` of the catalogue (docs/sandbox/red-team.md)."""
     title: str
     defence: str
     backend: str

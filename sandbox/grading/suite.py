@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sandbox.backends.base import Backend, FileChange, Limits, Sandbox
@@ -48,6 +48,8 @@ the chance of a guess, at least.
 """
 CANARY_SECONDS = 0.3
 """Run time of the twins of one grading, beyond the first."""
+LEAST_SECONDS = 0.5
+"""A run of tests gets this much where those before it in its sandbox left nothing: it then ends as out of time."""
 POOL_TIME = 4.0
 """A pool is tried in this many times the task's own limit: it runs whole files and many twins."""
 
@@ -61,8 +63,11 @@ async def run_suite(
     environments: EnvironmentStore,
     draw: random.Random = SECRET,
 ) -> Judgement:
-    """Run the expected tests in `sandbox`, whose checkout holds the work. Raises SandboxError, PathError."""
-    plan = pool.plan
+    """Run the expected tests in `sandbox`, whose checkout holds the work. Its runs share the limit of the tests.
+
+    Raises SandboxError, PathError.
+    """
+    plan, spent = pool.plan, Spent()
     original = verifier
     if plan is not None:
         verifier = observed_verifier(verifier, plan)
@@ -70,8 +75,8 @@ async def run_suite(
     planted = dressed(verifier, pool, draw)
     order = order_of(task, verifier, environments, planted.shuffled(draw))
     adapter = adapter_of(verifier)
-    bare = await _collect_bare(sandbox, adapter, order, original, planted, plan, draw)
-    run = await _collect_planted(sandbox, adapter, order, planted, plan, rewriter_of(verifier))
+    bare = await _collect_bare(sandbox, adapter, order, original, planted, plan, draw, spent)
+    run = await _collect_planted(sandbox, adapter, order, planted, plan, rewriter_of(verifier), spent)
     judgement = judge_run(expected, planted, run)
     if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
         judgement = judge_difference(judgement, adapted(plan, planted.ids, bare, run))
@@ -81,7 +86,7 @@ async def run_suite(
 
 async def _collect_bare(
     sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, planted: Planted, plan: Plan | None,
-    draw: random.Random,
+    draw: random.Random, spent: Spent,
 ) -> Bare | None:  # fmt: skip
     """Drive the work by tests that show no expectation but those of canaries, which are wrong.
 
@@ -102,17 +107,19 @@ async def _collect_bare(
             order, ids=tuple(ids), modules={path: files[path].decode() for path in sorted(held)},
             sites=_sites(rewriter, plan, planted),
         )  # fmt: skip
-        return Bare(await collect(sandbox, adapter, order), ran_as, planted.must_fail)
+        return Bare(await collect(sandbox, adapter, order, spent), ran_as, planted.must_fail)
     looked_at = {*files_of(tuple(plan.notes)), *(twin.path for twin, _ in planted.twins)}
     blank = {path: text for path, text in plan.blank.items() if path in looked_at}
     canaries = canaries_of(language, planted, blank)
     files = {path: text.encode() for path, text in verifier.test_files.items() if path not in plan.files}
-    await write_tests(sandbox, {**files, **dict.fromkeys(blank, b"")})
+    modules = with_canaries(language, blank, planted, draw)
+    on_disk = {path: text.encode() if plan.on_disk else b"" for path, text in modules.items()}
+    await write_tests(sandbox, {**files, **on_disk})
     order = replace(
         order, ids=tuple(sorted({*plan.notes, *canaries})), files=tuple(sorted(blank)),
-        modules=with_canaries(language, blank, planted, draw), preload=plan.preload, indexed="use",
+        modules={} if plan.on_disk else modules, preload=plan.preload, indexed="use",
     )  # fmt: skip
-    return Bare(await collect(sandbox, adapter, order), {name: name for name in plan.notes}, canaries)
+    return Bare(await collect(sandbox, adapter, order, spent), {name: name for name in plan.notes}, canaries)
 
 
 def _sites(rewriter: Rewriter, plan: Plan, planted: Planted) -> dict[int, str]:
@@ -122,18 +129,19 @@ def _sites(rewriter: Rewriter, plan: Plan, planted: Planted) -> dict[int, str]:
 
 
 async def _collect_planted(
-    sandbox: Sandbox, adapter: Adapter, order: Order, planted: Planted, plan: Plan | None, rewriter: Rewriter | None
-) -> TestRun:
+    sandbox: Sandbox, adapter: Adapter, order: Order, planted: Planted, plan: Plan | None, rewriter: Rewriter | None,
+    spent: Spent | None = None,
+) -> TestRun:  # fmt: skip
     """Run planted files: with a plan, test modules in memory and everything else on disk, judged outside."""
     if plan is None:
         await write_tests(sandbox, planted.files)
-        return await collect(sandbox, adapter, order)
-    held = held_in_memory(adapter, order.files, planted.files)
+        return await collect(sandbox, adapter, order, spent)
+    held = set() if plan.on_disk else held_in_memory(adapter, order.files, planted.files)
     await write_tests(sandbox, {path: b"" if path in held else text for path, text in planted.files.items()})
     modules = {path: planted.files[path].decode() for path in sorted(held)}
     sites = {} if rewriter is None else _sites(rewriter, plan, planted)
     order = replace(order, modules=modules, preload=plan.preload, indexed="use", sites=sites)
-    run = judged(plan, planted.ids, await collect(sandbox, adapter, order))
+    run = judged(plan, planted.ids, await collect(sandbox, adapter, order, spent))
     return run if rewriter is None else judged_below(plan, planted.ids, run)
 
 
@@ -203,7 +211,7 @@ async def canary_pool(
             await apply(sandbox, gold)
             texts = {**data, **trial.modules}
             files = tuple(sorted(trial.modules)) if rewriter is None else files_of(expected)
-            held = held_in_memory(adapter, files, texts)
+            held = set() if trial.on_disk else held_in_memory(adapter, files, texts)
             await write_tests(sandbox, {path: b"" if path in held else t.encode() for path, t in texts.items()})
             order = order_of(task, verifier, environments, None, files=files, scale=POOL_TIME)
             modules = {path: texts[path] for path in sorted(held)}
@@ -277,15 +285,26 @@ def order_of(
     )
 
 
-async def collect(sandbox: Sandbox, adapter: Adapter, order: Order) -> TestRun:
-    """Run what is ordered and read what the run reports. Raises SandboxError."""
+@dataclass(slots=True)
+class Spent:
+    """Time of the runs so far in one sandbox, which they share: work must not hold it for a limit each."""
+
+    own: float = 0.0
+    wall: float = 0.0
+
+
+async def collect(sandbox: Sandbox, adapter: Adapter, order: Order, spent: Spent | None = None) -> TestRun:
+    """Run what is ordered, in the time that is left, and read what the run reports. Raises SandboxError."""
     invocation = adapter.invoke(order)
+    spent = spent or Spent()
     result = await sandbox.exec(
         invocation.command,
         stdin=invocation.stdin,
-        timeout=own_seconds(order),
-        longest=wall_seconds(order),
+        timeout=max(LEAST_SECONDS, own_seconds(order) - spent.own),
+        longest=max(LEAST_SECONDS, wall_seconds(order) - spent.wall),
         private_result=True,
         keep_state=False,
     )
+    spent.own += result.seconds - result.starved
+    spent.wall += result.seconds
     return read_report(adapter, order, invocation, result)

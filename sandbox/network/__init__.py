@@ -1,6 +1,6 @@
 """Network policy: a sandbox that may fetch packages, of the registries and in the versions that its task allows.
 
-`registry_only` makes the `NetPolicy` for `Backend.start`; docs/network.md has an example.
+`registry_only` makes the `NetPolicy` for `Backend.start`; docs/sandbox/network.md has an example.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def services(layout: Layout) -> list[Program]:
 
 
 def product(layout: Layout, addresses: Addresses) -> list[Program]:
-    """The product itself: one queue per kind of work, see docs/operations.md."""
+    """The product itself: one queue per kind of work, see docs/guides/operations.md."""
     cores = os.cpu_count() or 1
     compute = {"OMP_NUM_THREADS": os.environ.get("OPENCOMPOSER_THREADS") or str(max(1, cores // 2))}
     python = sys.executable

@@ -1,4 +1,4 @@
-"""The one line that every bench prints last."""
+"""The one line that every bench prints last. With RECORD=1 it also goes into the history (`history.py`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Literal
+
+from tests.bench import history
 
 Goal = tuple[Literal["<=", ">=", "=="], float]
 
@@ -39,3 +41,6 @@ def emit(
         "commit": commit.stdout.strip(),
     }
     sys.stdout.write(json.dumps(result) + "\n")
+    if asked := os.environ.get("RECORD"):
+        command = os.environ.get("BENCH_COMMAND") or f"python -m {bench}"
+        history.append(result, command=command, note=os.environ.get("NOTE", ""), dirty_too=asked == "dirty")

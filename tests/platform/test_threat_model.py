@@ -1,4 +1,4 @@
-"""docs/threat-model.md: each threat names tests that exist, by file and function."""
+"""docs/sandbox/threat-model.md: each threat names tests that exist, by file and function."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (ROOT / "docs/threat-model.md").read_text().splitlines()
-    if line.startswith("| ") and not line.startswith("| Threat ")
-]
+TEXT = (ROOT / "docs/sandbox/threat-model.md").read_text()
+ITEM = re.compile(r"\*\*(?P<threat>.+?)\.\*\* Answer: (?P<answer>.+?)\. Proved by: (?P<proof>.+)\.")
+THREATS = [" ".join(item.split()) for item in re.findall(r"^\* (.+(?:\n  .+)*)", TEXT, re.MULTILINE)]
 
 
 @functools.cache
@@ -26,14 +24,17 @@ def functions_of(path: str) -> set[str]:
 
 
 def test_there_are_threats() -> None:
-    assert len(ROWS) > 40 and {len(row) for row in ROWS} == {3}
+    assert len(THREATS) > 40
+    assert [threat for threat in THREATS if not ITEM.fullmatch(threat)] == []
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row[0][:50] for row in ROWS])
-def test_what_proves_an_answer_is_there(row: list[str]) -> None:
+@pytest.mark.parametrize("threat", THREATS, ids=[threat[2:52] for threat in THREATS])
+def test_what_proves_an_answer_is_there(threat: str) -> None:
     """`file::test`; `::test` is another one of the file before it."""
-    named = re.findall(r"`([^`:]*)::([^`]+)`", row[2])
-    assert named, f"{row[0]!r} names no test: write `tests/…/test_file.py::test_name`"
+    found = ITEM.fullmatch(threat)
+    assert found is not None, threat
+    named = re.findall(r"`([^`:]*)::([^`]+)`", found["proof"])
+    assert named, f"{found['threat']!r} names no test: write `tests/…/test_file.py::test_name`"
     path = ""
     for file, function in named:
         path = file or path

@@ -25,7 +25,7 @@ class Pair:
     exploit: Exploit
     honest: Script
     defence: str
-    """What stops it, in a few words; the table of docs/red-team.md has it."""
+    """What stops it, in a few words; the table of docs/sandbox/red-team.md has it."""
     task: TaskName = "ledger"
     leak: Hand | None = None
     """Puts the answer where the exploit looks, as a careless environment would: with it the exploit has to be paid."""

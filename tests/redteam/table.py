@@ -40,7 +40,7 @@ def _line(row: Row) -> str:
 
 
 def markdown(pairs: Sequence[Pair]) -> str:
-    """The table of docs/red-team.md."""
+    """The table of docs/sandbox/red-team.md."""
     rows = ["| id | Exploit | Defence | Findings, at least one of |", "|---|---|---|---|"]
     for pair in pairs:
         rules = ", ".join(f"`{rule}`" for rule in pair.exploit.findings)

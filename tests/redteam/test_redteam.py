@@ -27,7 +27,7 @@ from tests.redteam.playing import Ground, try_pair
 PAIRS = {pair.exploit.id: pair for pair in pairs()}
 QUICK = ("A1", "A7", "B11", "C2")
 """One of each kind that `tests/sandbox/grading/controls/test_cheats.py` does not play."""
-DOCUMENT = Path(__file__).parents[2] / "docs" / "red-team.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/sandbox/red-team.md"
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROWS = [line.split("|")[1:4] for line in (ROOT / "docs/method.md").read_text().splitlines() if line.startswith("| ")]
-CELLS = [(row[0].strip(), row[1], row[2]) for row in ROWS if row[1].strip() != "file"]
+TEXT = (ROOT / "docs/method.md").read_text()
+ITEMS = [" ".join(item.split()) for item in re.findall(r"^\* (.+(?:\n  .+)*)", TEXT, re.MULTILINE)]
+PARTS = re.compile(r"\*\*(?P<fact>.+?)\.\*\* (?:File: (?P<files>.+?)\. )?Test: (?P<tests>.+)\.")
 
 
-@pytest.mark.parametrize(("fact", "files", "tests"), CELLS, ids=[cell[0][:40] for cell in CELLS])
-def test_what_the_table_names_is_there(fact: str, files: str, tests: str) -> None:
-    for name in re.findall(r"`([^`]+)`", files):
-        assert any((base / name).exists() for base in (ROOT / "trainer", ROOT)), name
+def test_every_technique_is_an_item() -> None:
+    assert len(ITEMS) > 60
+    assert [item for item in ITEMS if not PARTS.fullmatch(item)] == []
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=[item[2:42] for item in ITEMS])
+def test_what_an_item_names_is_there(item: str) -> None:
+    parts = PARTS.fullmatch(item)
+    assert parts is not None, item
+    for name in re.findall(r"`([^`]+)`", parts["files"] or ""):
+        if "/" in name:  # settings have no path
+            assert any((base / name).exists() for base in (ROOT / "trainer", ROOT)), name
     last = ""
-    named = re.findall(r"`([^`]+)`", tests)
-    assert named, f"no test for {fact!r}"
+    named = re.findall(r"`([^`]+)`", parts["tests"])
+    assert named, f"no test for {parts['fact']!r}"
     for name in named:
         path, _, function = name.partition("::")
         last = last if path == "…" else path

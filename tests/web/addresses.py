@@ -24,6 +24,7 @@ PLAIN = {
     "form": "jsonl",
     "format": "csv",
     "part": "nothing",
+    "page": "index.html",
     "number": "1",
     "batch": str(uuid.UUID(int=1)),
 }

@@ -85,7 +85,7 @@ class OrchestratorConfig(Part):
     group_seconds: float = setting(
         0.0,
         "Longest that one try of a group may take, in place of the sum of its own limits: episode_seconds, engine_seconds, "
-        "grading and reward for each attempt, infra_retries included; 0: that sum",
+        "grading and reward for each attempt, infra_retries included; never less than one attempt and its grading; 0: that sum",
         ge=0,
         advanced=True,
     )

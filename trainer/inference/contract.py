@@ -60,6 +60,10 @@ class GenerateRequest(Wire):
         description="only weights of this version or a newer one answer; an engine that lags waits for them",
     )
     timeout_seconds: float = Field(default=120.0, gt=0)
+    partial: bool = Field(
+        default=False,
+        description="at the deadline, an engine that has sampled tokens answers with these (`abort`) if it can, not an error",
+    )
 
     @property
     def narrowed(self) -> bool:

@@ -67,7 +67,7 @@ def run_midtrain(
         policy.model.load_state_dict(build_tiny_model(policy.tokenizer, seed).state_dict())
     if config.corpus or config.codebase:
         if corpora is None:
-            raise StageError("this installation has no folder of corpora; see docs/policy.md on mid-training")
+            raise StageError("this installation has no folder of corpora; see docs/design/policy.md on mid-training")
         try:
             return _on_corpus(
                 policy,

@@ -1,7 +1,7 @@
 """The tests that the policy can see, run in its own checkout: a reward that can be gamed, for demonstrations.
 
 Where the hidden tests judge a patch in a clean sandbox, this part believes what a command says in the sandbox that
-the policy has worked in. A policy that rewrites the tests is paid for it (`docs/learning.md`, "A reward that can be
+the policy has worked in. A policy that rewrites the tests is paid for it (`docs/design/learning.md`, "A reward that can be
 gamed").
 """
 

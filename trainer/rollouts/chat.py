@@ -20,9 +20,10 @@ from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResu
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
 from trainer.inference.chat import ChatClient, ChatReply, Counted, TranscriptTooLong
+from trainer.inference.contract import InferenceError
 from trainer.rollouts.ending import Store, graded
 from trainer.rollouts.episode import EpisodeSettings, agent_limits, refuse_infrastructure, run_tools
-from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.limits import EpisodeLimits, TimeSpent
 from trainer.rollouts.record import Record
 from trainer.types import Trajectory, Turn, Usage
 
@@ -56,7 +57,12 @@ async def run_chat_episode(
             session = Session(sandbox, profile)
             record.schema_hash = session.schema_hash
             record.spend("start", time.monotonic() - started)
-            stop = await _turns(record, limits, session, settings, services.client)
+            try:
+                stop = await _turns(record, limits, session, settings, services.client)
+            except (TimeSpent, InferenceError):
+                if not limits.written_away:
+                    raise
+                stop = StopReason.TIME_LIMIT
             record.patch = await sandbox.diff()
         return stop
 
@@ -79,7 +85,7 @@ async def _turns(
 ) -> StopReason:
     messages: list[dict[str, Any]] = list(record.messages)
     while (reached := limits.reached()) is None:
-        began = time.monotonic()
+        began, before = time.monotonic(), limits.machine.used
         try:
             async with limits.machine.spending():
                 reply = await client.ask(
@@ -93,6 +99,7 @@ async def _turns(
             return StopReason.TOKEN_LIMIT
         generate_seconds = time.monotonic() - began
         record.spend("generate", generate_seconds)
+        limits.answered += limits.machine.used - before if reply.counted.written else 0.0
         record.usage = _added(record.usage, reply.counted)
         limits.tokens.used = record.usage.window
         limits.turns.used += 1

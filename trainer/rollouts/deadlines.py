@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from sandbox.grading.audit.judge.client import TIMEOUT
-from sandbox.grading.grader import LOSSES, NET_SECONDS, grading_limits
+from sandbox.grading.grader import LOSSES, NET_SECONDS, grading_limits, pool_limits
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import RLConfig
 from trainer.rollouts.ending import GRADINGS, REWARD_PAUSES
@@ -21,7 +21,8 @@ def grading_seconds(task: TaskSpec) -> float:
     without
     the patch.
     """
-    return (LOSSES + 2) * (grading_limits(task).life_seconds + NET_SECONDS)
+    lives = pool_limits(task).life_seconds + (LOSSES + 1) * grading_limits(task).life_seconds
+    return lives + (LOSSES + 2) * NET_SECONDS
 
 
 def reward_seconds(config: RLConfig) -> float:
@@ -33,7 +34,9 @@ def reward_seconds(config: RLConfig) -> float:
 def group_deadline(config: RLConfig, task: TaskSpec, *, episodes: int, slots: int) -> float:
     """Seconds after which an attempt at a group of `task` is abandoned.
 
-    `episodes` is the process's maximum of concurrent episodes; `slots` is how many of them hold sandboxes.
+    `episodes` is the process's maximum of concurrent episodes; `slots` is how many of them hold sandboxes. A value of
+    `orchestrator.group_seconds` below the turns of one attempt and one grading of this task is raised to these.
     """
     after = GRADINGS * grading_seconds(task) + reward_seconds(config)
-    return config.group_deadline(after_turns=after, waves=math.ceil(episodes / slots))
+    least = config.sampling.turns_seconds + grading_limits(task).life_seconds + NET_SECONDS
+    return max(least, config.group_deadline(after_turns=after, waves=math.ceil(episodes / slots)))

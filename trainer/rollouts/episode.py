@@ -27,7 +27,7 @@ from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
-from trainer.inference.contract import InferenceClient
+from trainer.inference.contract import InferenceClient, InferenceError
 from trainer.rollouts.checkpoint import Keeper, Partials, restore
 from trainer.rollouts.ending import Store, graded
 from trainer.rollouts.interruption import Interruption
@@ -191,7 +191,12 @@ async def _act(
             record.read(services.renderer.start(record.messages, session.schemas()))
         record.spend("start", time.monotonic() - started)
         kept = TurnSnapshots(services.snapshots, settings.harness.snapshot_every)
-        stop = await _turns(record, limits, session, session_id, seed, settings, services, kept, keeper)
+        try:
+            stop = await _turns(record, limits, session, session_id, seed, settings, services, kept, keeper)
+        except (TimeSpent, InferenceError):
+            if not limits.written_away:
+                raise
+            stop = StopReason.TIME_LIMIT
         record.patch = await sandbox.diff()
         if settings.reward.visible_weight:  # after the patch was taken: what the command leaves is no work
             ran = await sandbox.exec(settings.reward.visible_command, timeout=VISIBLE_SECONDS)
@@ -265,7 +270,7 @@ async def _turns(
                 await _show(services.watch, keeper.sample, record)
         refuse_infrastructure(results)
         if cut:
-            return StopReason.TOKEN_LIMIT
+            return StopReason.TIME_LIMIT if limits.written_away else StopReason.TOKEN_LIMIT
         if late:
             return StopReason.TIME_LIMIT
         if parsed.error and settings.harness.end_on_malformed_call:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from sandbox.harness.types import StopReason
 from trainer.config import SamplingConfig
 
+ANSWER_SECONDS = 2.0
+"""An engine is asked to answer so long before the engine's time is over, with what it has sampled by then."""
+
 
 @dataclass(slots=True)
 class TurnLimit:
@@ -82,6 +85,8 @@ class EpisodeLimits:
     """The policy's tool calls, over all turns."""
     machine: TimeLimit
     """Sandbox start and engine answers."""
+    answered: float = 0.0
+    """The part of `machine` in which engines answered with tokens of the policy."""
     started: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -98,13 +103,19 @@ class EpisodeLimits:
         """Sum of both sides: the limit on everything between the start and the patch."""
         return self.tools.most + self.machine.most
 
+    @property
+    def written_away(self) -> bool:
+        """Whether the policy's own words used up the engine's time: it answered with tokens for most of it. An engine that
+        gave none for so long is at fault itself."""
+        return self.machine.left() <= 2 * ANSWER_SECONDS and self.answered >= self.machine.most / 2
+
     def reached(self) -> StopReason | None:
         """The first limit reached, if any."""
         if self.turns.reached():
             return StopReason.TURN_LIMIT
         if self.tokens.reached():
             return StopReason.TOKEN_LIMIT
-        if self.tools.reached():
+        if self.tools.reached() or self.written_away:
             return StopReason.TIME_LIMIT
         return None
 

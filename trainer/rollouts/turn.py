@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sandbox.grading.outcomes import Cause
 from trainer.config import SamplingConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient
-from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.limits import ANSWER_SECONDS, EpisodeLimits
 from trainer.rollouts.record import Record
 
 CONTINUATIONS = 8
@@ -51,10 +51,16 @@ class Sampler:
             if left == 0:
                 parts[-1] = parts[-1].model_copy(update={"finish_reason": "length"})
                 break
+            if parts and self.limits.written_away:  # the rest of its turn has no time left
+                parts[-1] = parts[-1].model_copy(update={"finish_reason": "length"})
+                break
             if len(parts) > CONTINUATIONS:
                 raise EpisodeLost(Cause.ENGINE_FAILED, f"the engine aborted one turn {len(parts)} times")
+            before = self.limits.machine.used
             async with self.limits.machine.spending():
                 parts.append(await self._ask(left, seed + 7919 * len(parts)))
+            if parts[-1].token_ids:
+                self.limits.answered += self.limits.machine.used - before
             self.record.wrote(parts[-1])
         seconds = time.monotonic() - began
         self.record.spend("generate", seconds)
@@ -62,6 +68,7 @@ class Sampler:
         return parts[-1].model_copy(update={"token_ids": token_ids}), seconds
 
     async def _ask(self, max_tokens: int, seed: int) -> GenerateResponse:
+        left_seconds = max(0.1, self.limits.machine.left())
         return await self.client.generate(
             GenerateRequest(
                 deployment=self.deployment,
@@ -75,6 +82,7 @@ class Sampler:
                 seed=seed % (1 << 31),
                 session=self.session_id,
                 min_version=self.min_version,
-                timeout_seconds=max(1.0, self.limits.machine.left()),
+                timeout_seconds=max(left_seconds / 2, left_seconds - ANSWER_SECONDS),
+                partial=True,
             )
         )

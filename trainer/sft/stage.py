@@ -160,5 +160,5 @@ def _replayed(policy: Policy, config: SFTConfig, seed: int, corpora: Path | None
     if not config.replay_corpus:
         return midtrain_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
     if corpora is None:
-        raise StageError("this installation has no folder of corpora; see docs/policy.md on mid-training")
+        raise StageError("this installation has no folder of corpora; see docs/design/policy.md on mid-training")
     return corpus_rows(policy, corpora / config.replay_corpus, length=REPLAY_ROW_TOKENS, seed=seed)

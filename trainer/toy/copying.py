@@ -2,7 +2,7 @@
 
 Everything that a coding policy does at this size rests on exact copying (names, paths, whole lines), and gradient
 descent alone finds the circuit for it late: a random start copied 1 % of random tokens after 730 k training tokens,
-this start 98 % after 220 k (docs/policy.md). The class, the layout and all other weights stay stock; training is
+this start 98 % after 220 k (docs/design/policy.md). The class, the layout and all other weights stay stock; training is
 free to change every number here.
 
     layer 0, heads 0 and 1   attend to the token one and two places back, and write it into two subspaces

@@ -21,7 +21,7 @@ from sandbox.harness.types import ToolCall
 
 @csrf_exempt
 async def chat_completions(request: HttpRequest) -> HttpResponseBase:
-    """See docs/gateway.md. Raises nothing: every error becomes a response in OpenAI's format."""
+    """See docs/design/gateway.md. Raises nothing: every error becomes a response in OpenAI's format."""
     try:
         if request.method != "POST":
             raise BadRequest(f"this address takes POST, not {request.method}", code="method_not_allowed")

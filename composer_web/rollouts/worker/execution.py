@@ -145,7 +145,7 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
     disk.require_space()
     plan = make_plan(group)
     _check_plays(group, plan)
-    if group.task_version.controls_ok is None:
+    if group.task_version.proof is None:
         _prove_task(group, plan, held)
     if plan.deployment is not None:
         ensure_deployment(plan.deployment)
@@ -325,7 +325,7 @@ async def _run_group(
 
 
 def _prove_task(group: Group, plan: Plan, held: leases.Held) -> None:
-    """Run the controls of a bundle that has none yet. Raises GroupEnded if they fail."""
+    """Run the controls of a bundle that has none of the present grading. Raises GroupEnded if they fail."""
     from sandbox.grading.controls import run_controls
 
     loop = episode_loop()

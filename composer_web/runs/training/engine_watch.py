@@ -1,6 +1,6 @@
 """Engines that compute something else than the run published: an event of the run, as soon as anybody is seen to know.
 
-Engines compare themselves with what was published when they load weights, and again while they serve (docs/inference.md).
+Engines compare themselves with what was published when they load weights, and again while they serve (docs/design/inference.md).
 The trainer looks at what they say after each step, and while it waits for the next one: with no engine left it would wait
 for ever without a word.
 """

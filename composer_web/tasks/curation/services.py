@@ -243,7 +243,7 @@ def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
         else:
             SuiteMembership.objects.filter(pk=before.pk).update(task_version=version)
     SuiteMembership.objects.bulk_create(fresh, batch_size=2000)
-    missing = [version.pk for version in versions if version.controls_ok is None]
+    missing = [version.pk for version in versions if version.proof is None]
     if missing:
         request_controls(missing)
     return changes

@@ -68,7 +68,8 @@ class Order:
     preload: tuple[str, ...] = ()
     """pytest and unittest: modules under test, imported before the test modules are read."""
     indexed: Literal["", "use", "tell"] = ""
-    """pytest: parameters in ids are numbers of rows; `tell` also reports the id that pytest gives (`TestRun.given`)."""
+    """Rewritten Python tests, which call the observer. pytest: parameters in ids are numbers of rows; `tell` also reports the
+    id that pytest gives (`TestRun.given`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class PytestAdapter:
             "cover": order.cover,
             "budget": order.budget if order.ids is None else 0.0,
             "preload": list(order.preload),
+            "rewritten": bool(order.indexed) and not order.modules,
             "indexed": order.indexed,
         }
         stdin = f"{json.dumps(request)}\n{json.dumps(dict(order.modules))}\n"

@@ -44,6 +44,7 @@ class UnittestAdapter:
             "message_chars": order.message_chars,
             "source_roots": list(order.source_roots),
             "preload": list(order.preload),
+            "rewritten": bool(order.indexed) and not order.modules,
         }
         stdin = f"{json.dumps(request)}\n{json.dumps(dict(order.modules))}\n"
         run = f"PYTHONHASHSEED=0 exec {order.python} -P -s -B -c {shlex.quote(RUNNER)}"

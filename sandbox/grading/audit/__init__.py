@@ -1,4 +1,4 @@
-"""The auditor: deterministic, outcome-blind rules over trajectories. See docs/auditor.md.
+"""The auditor: deterministic, outcome-blind rules over trajectories. See docs/sandbox/grading.md.
 
 `audit` runs every rule of the registry over one attempt; `group` and `drift` compare attempts, `judge` asks a language model.
 """

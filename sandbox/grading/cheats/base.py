@@ -1,9 +1,9 @@
 """What an exploit is: a scripted agent that tries to be paid without doing the work.
 
-One exploit a file: a module of this package (or of `tests/redteam`) that defines `EXPLOIT`. The script acts as a
-policy does, through the tools of the product's own harness in its own sandbox, and knows what an agent can find out:
-the instruction, the checkout, and (as the worst case) which files the oracle changes and the names of the hidden
-tests. It never reads the oracle's text or an expected value from the task.
+One exploit a file: a module of this package (or of `tests/redteam`) that defines `EXPLOIT` (there `PAIR` or `PAIRS`). The
+script acts as a policy does, through the tools of the product's own harness in its own sandbox, and knows what an agent
+can find out: the instruction, the checkout, and (as the worst case) which files the oracle changes and the names of the
+hidden tests. It never reads the oracle's text or an expected value from the task.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Exploit:
     """A catalogued way to cheat. The expected verdict is always `failed`."""
 
     id: str
-    """`A1` … `C7` of the catalogue (docs/grading.md)."""
+    """`A1` to `D7` of the catalogue (docs/sandbox/red-team.md)."""
     title: str
     run: Script
     findings: tuple[str, ...] = ()

@@ -4,7 +4,6 @@
 """
 
 from sandbox.grading.controls.run import (
-    GRADER,
     Attempt,
     Controls,
     require_controls,
@@ -12,5 +11,6 @@ from sandbox.grading.controls.run import (
     strength_of,
     withholds,
 )
+from sandbox.grading.version import GRADER
 
 __all__ = ["GRADER", "Attempt", "Controls", "require_controls", "run_controls", "strength_of", "withholds"]

@@ -19,20 +19,19 @@ from sandbox.grading.canary_pool import CanaryPool, OracleFails, PoolStore
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.cheats.play import play
 from sandbox.grading.controls.mutants import Mutant, gutted, mutants
-from sandbox.grading.entropy import MIN_ENTROPY
 from sandbox.grading.flaky import oracle_runs, unsteady
-from sandbox.grading.grader import grade, grading_limits
+from sandbox.grading.grader import grade, pool_limits
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files
 from sandbox.grading.report import Report, Verdict
 from sandbox.grading.suite import canary_pool
+from sandbox.grading.version import GRADER
 from sandbox.harness.errors import HarnessFailure
+from sandbox.tasks.entropy import MIN_ENTROPY, calls_entropy
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.leaks import scan_task
 from sandbox.tasks.spec import CallsVerifier, SuiteVerifier, TaskSpec
 
-GRADER = 5
-"""Version of grading and of these controls; what an older one found is to be found again."""
 ORACLE_AGAIN = 3
 MIN_ANSWERS = 4
 """Different expected values of hidden calls with which no fixed answer can score."""
@@ -73,7 +72,7 @@ class Controls(BaseModel):
     canaries: int = 0
     """Size of the pool of tests that must fail; 0 where expected values never enter the sandbox, or none is possible."""
     entropy: float | None = None
-    """Bits that work without knowledge of the hidden tests would have to guess; None where nobody measures them."""
+    """Bits that work without knowledge of the hidden tests would have to guess; None where they were not measured."""
     ok: bool
     graded: bool = True
     """False when the machine prevented an answer: nothing was found out, and it is to be tried again."""
@@ -148,6 +147,8 @@ class _Run:
         self._mutants: list[Attempt] = []
         self._leaks: tuple[str, ...] = ()
         self._flaky: tuple[str, ...] = ()
+        self._missed: set[int] | None = None
+        """Hidden calls that no run of the untouched checkout met."""
 
     def pool(self) -> CanaryPool | None:
         """The task's canaries; None where there can be none."""
@@ -167,7 +168,7 @@ class _Run:
             leaks=self._leaks,
             flaky=self._flaky,
             canaries=0 if pool is None else len(pool.twins),
-            entropy=None if pool is None else pool.entropy,
+            entropy=self.bits(),
             ok=ok,
             graded=graded,
             reason=reason[:500],
@@ -193,7 +194,7 @@ class _Run:
         try:
             pool = await canary_pool(
                 self._task, verifier, backend=self._backend, environments=self._environments,
-                limits=grading_limits(self._task),
+                limits=pool_limits(self._task),
             )  # fmt: skip
         except OracleFails:
             return  # the grading that follows says why
@@ -211,6 +212,8 @@ class _Run:
     async def noop(self) -> None:
         report = await self._grade(Patch())
         self.noops.append(report.verdict)
+        missed = {number for number, case in enumerate(report.cases) if case.status != "passed"}
+        self._missed = missed if self._missed is None else self._missed & missed
         if report.verdict is not Verdict.FAILED:
             raise _Refused(f"doing nothing is {report.verdict.value} ({report.cause or 'all cases passed'})")
 
@@ -219,12 +222,23 @@ class _Run:
         refusal = refusal_of_tests(self._task, None if pool is None else pool.plan)
         if refusal is not None:
             raise _Refused(f"{refusal.field}: {refusal}")
-        bits = None if pool is None else pool.entropy
-        if bits is not None and bits < MIN_ENTROPY:
-            raise _Refused(
-                f"the tests in verifier.fail_to_pass ask for {bits:.1f} bits that work cannot know, and must ask for "
-                f"{MIN_ENTROPY:g}. Add hidden tests that compare computed values"
-            )
+        bits = self.bits()
+        if bits is None or bits >= MIN_ENTROPY:
+            return
+        calls = isinstance(self._task.verifier, CallsVerifier)
+        asking = "calls in verifier.cases that doing nothing fails" if calls else "tests in verifier.fail_to_pass"
+        remedy = "calls with other right answers" if calls else "tests that compare computed values"
+        raise _Refused(
+            f"the {asking} ask for {bits:.1f} bits that work cannot know, and must ask for {MIN_ENTROPY:g}. "
+            f"Add hidden {remedy}"
+        )
+
+    def bits(self) -> float | None:
+        """Bits that work would have to guess; None while nobody has measured them."""
+        if isinstance(self._task.verifier, CallsVerifier):
+            return None if self._missed is None else calls_entropy(self._task.verifier, self._missed)
+        pool = self.pool()
+        return None if pool is None else pool.entropy
 
     async def wrong(self) -> None:
         for mutant in gutted(self._task, self._environments):
@@ -275,7 +289,8 @@ class _Run:
 def withholds(task: TaskSpec, pool: CanaryPool | None) -> bool:
     """Whether the tests that must start to pass demand what no work can know or forge: then no exploit can score.
 
-    Hidden calls do unless a few constants answer most of them, suites by the bits of their expectations.
+    Hidden calls do unless a few constants answer most of them, suites by the bits of their expectations. (The bits of
+    hidden calls are checked before.)
     """
     verifier = task.verifier
     if isinstance(verifier, CallsVerifier):

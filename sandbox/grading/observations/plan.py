@@ -28,7 +28,9 @@ class Plan(Frozen):
     """Tests of one task as they are delivered, and what is known about them outside."""
 
     files: dict[str, str]
-    """Delivered test modules: path → text. They go into the sandbox in memory."""
+    """Delivered test modules: path → text. They go into the sandbox in memory, or without their expectations on disk."""
+    on_disk: bool = False
+    """Python tests that need their files: they read them, or are imported by each other through the packages of the disk."""
     ids: dict[str, str]
     """Expected test id → the id that the delivered test has."""
     sites: tuple[Site, ...] = ()
@@ -53,16 +55,24 @@ class Trial:
     preload: tuple[str, ...]
     sites: Mapping[int, str] = dataclasses.field(default_factory=dict)
     """As `Order.sites`."""
+    on_disk: bool = False
+    """As `Plan.on_disk`."""
 
 
 RunTrial = Callable[[Trial], Awaitable[TestRun]]
 
 
 async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
-    """The plan of a task's tests, from runs of the oracle's work; None when they do not hold in memory at all.
+    """The plan of a task's tests, from runs of the oracle's work: in memory, or on disk where they do not hold there. None
+    when no form of them holds but their own.
 
     Raises what `run` raises.
     """
+    in_memory = await _plan_of(verifier, run, on_disk=False)
+    return in_memory or await _plan_of(verifier, run, on_disk=True)
+
+
+async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> Plan | None:
     wanted = (*verifier.fail_to_pass, *verifier.pass_to_pass)
     paths = [path for path in files_of(wanted) if path in verifier.test_files and path.endswith(".py")]
     sources = {path: verifier.test_files[path] for path in paths}
@@ -74,7 +84,7 @@ async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
             recording = _rewritten(verifier, sources, levels, "record")
         except (SyntaxError, ValueError, RecursionError):
             return None
-        ran = await run(Trial({path: made.text for path, made in recording.items()}, preload))
+        ran = await run(Trial({path: made.text for path, made in recording.items()}, preload, on_disk=on_disk))
         ids = {test_id: ran.given.get(test_id, test_id) for test_id in wanted}
         if len(set(ids.values())) != len(ids):
             return None
@@ -106,7 +116,8 @@ async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
     notes: dict[str, tuple[int, ...]] = {}
     if noted:
         blank = {path: made.text for path, made in _rewritten(verifier, sources, levels, "blank").items()}
-        runs = [await run(Trial(blank, preload)), await run(Trial({p: m.text for p, m in delivered.items()}, preload))]
+        texts = {path: made.text for path, made in delivered.items()}
+        runs = [await run(Trial(form, preload, on_disk=on_disk)) for form in (blank, texts)]
         for name in ids.values():
             first, second = (noted_values(each.observed.get(name, ()), noted) for each in runs)
             steady = tuple(sorted(number for number, values in first.items() if second.get(number) == values))
@@ -114,6 +125,7 @@ async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
                 notes[name] = steady
     return Plan(
         files={path: made.text for path, made in delivered.items()},
+        on_disk=on_disk,
         blank=blank,
         notes=notes,
         ids=ids,

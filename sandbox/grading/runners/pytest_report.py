@@ -3,6 +3,7 @@
 # word. `observing.py` stands before this text. The request has two lines: how to run, and the test modules that are
 # handed over as text; the second is read once the modules under test are imported.
 # mypy: ignore-errors
+import builtins
 import json
 import os
 import sys
@@ -71,6 +72,8 @@ def main():
     sys.path[:0] = [os.path.normpath(os.path.join(os.getcwd(), root)) for root in request["source_roots"]]
     observer = make_observer(report)  # noqa: F821
     preload(request["preload"])  # noqa: F821
+    if request["rewritten"]:  # test files on disk that call the observer
+        vars(builtins).update(observer)
     memory = Memory(json.loads(sys.stdin.readline() or "{}"), observer)  # noqa: F821
     plugins = [Reporter()]
     if memory.codes:

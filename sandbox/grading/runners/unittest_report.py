@@ -2,6 +2,7 @@
 # Results go to the private descriptor, each line after a secret word. `observing.py` stands before this text; the second
 # line of the request holds the test modules that are handed over as text.
 # mypy: ignore-errors
+import builtins
 import importlib.util
 import json
 import os
@@ -73,6 +74,8 @@ def main():
 
     observer = make_observer(report)  # noqa: F821
     preload(request["preload"])  # noqa: F821
+    if request["rewritten"]:  # test files on disk that call the observer
+        vars(builtins).update(observer)
     memory = Memory(json.loads(sys.stdin.readline() or "{}"), observer)  # noqa: F821
     sys.meta_path.append(memory)
     suite = unittest.TestSuite()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sandbox.tasks.entropy import MIN_ENTROPY, calls_entropy
 from sandbox.tasks.procedural.functions import Arguments, Function, Option, source, write_function
 from sandbox.tasks.procedural.vocabulary import Split, sample_words
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
@@ -63,6 +64,8 @@ class Problem:
     fault: str
     current: Mapping[str, Option]
     """The choices of the code as planted: `function.choices` but for the slot `fault`."""
+    asks_enough: bool
+    """Whether its hidden calls ask for enough that work cannot know (a function that always returns 0 does not)."""
 
     def edits(self, current: Mapping[str, Option], slot: str) -> list[Edit]:
         """Every other option of one slot as an edit of code that now holds `current`."""
@@ -147,28 +150,35 @@ def _draft(rng: random.Random, split: Split, task_id: str) -> Problem | None:
         if neighbour.name == function.name:
             return None
         files[f"{other}.py"] = source(neighbour.head + neighbour.body())
+    verifier = CallsVerifier(module=module, function=function.name, cases=tuple((c[0], c[1]) for c in cases))
     spec = TaskSpec(
         id=task_id,
         source="procedural",
         instruction=rng.choice(ISSUES).format(call=call, got=have, expected=want),
         environment=InlineEnvironment(files=dict(sorted(files.items()))),
-        verifier=CallsVerifier(module=module, function=function.name, cases=tuple((c[0], c[1]) for c in cases)),
+        verifier=verifier,
         gold={module: gold},
         protected=(test, "run_tests.py"),
         family=function.family,
     )
-    return Problem(spec, function, module, fault, current)
+    missed = [number for number, (_, want, have) in enumerate(cases) if want != have]
+    return Problem(spec, function, module, fault, current, calls_entropy(verifier, missed) >= MIN_ENTROPY)
 
 
 def problem(seed: int, split: Split) -> Problem:
     """The task of this seed with its generator's knowledge. About a millisecond."""
+    return next(drafted for drafted in _drafts(seed, split) if drafted.asks_enough)
+
+
+def _drafts(seed: int, split: Split) -> Iterator[Problem]:
+    """What a seed gives, without end; the first that asks for enough is its task."""
     if split not in SPLITS:
         raise ValueError(f"split {split!r} is neither 'train' nor 'held-out'")
     rng = random.Random(f"procedural:{split}:{seed}")
     while True:
         drafted = _draft(rng, split, f"proc-{split}-{seed:06d}")
         if drafted is not None:
-            return drafted
+            yield drafted
 
 
 def generate(seed: int, split: Split) -> TaskSpec:
@@ -181,7 +191,9 @@ def problem_of(task: TaskSpec) -> Problem:
     for split in SPLITS:
         seed = task.id.removeprefix(f"proc-{split}-")
         if seed.isdecimal():
-            found = problem(int(seed), split)
-            if found.spec == task:
-                return found
+            for found in _drafts(int(seed), split):
+                if found.spec == task:
+                    return found
+                if found.asks_enough:  # those before were the seed's task in earlier versions
+                    break
     raise ValueError(f"task {task.id!r} was not made by this version of the procedural generator")

@@ -1,7 +1,7 @@
 """`make bench NAME=fidelity`: can an agent tell a sandbox from a developer's machine?
 
 The probe and the commands of first turns are run in fresh sandboxes and compared with a recorded machine
-(`sandbox/fidelity`, `docs/fidelity.md`). `tells` counts differences an agent could notice, `tells_cheap` those
+(`sandbox/fidelity`, `docs/sandbox/fidelity.md`). `tells` counts differences an agent could notice, `tells_cheap` those
 that nobody mended yet and could; `score` is the weighted share without them, 0 to 100. `classifier_auc` is the
 cross-validated AUC of a classifier over what the first turns show (0.5 is chance), `…_without_home` without the listing
 of the home (the names in it differ between any two people), `classifier_auc_curious` over the answers to a suspicious

@@ -29,7 +29,7 @@ ADDRESSED = {
 NO_PAGE = (
     "facets/", "count/", "/part/", "/metrics/", "/marks/", "/others/", "/further/", "/turns/", "/search/", "/tokens/",
     "/export/", "export.csv", "/measured/", "/download", "/file/", "config.", "/check/", "preview/", "reconcile/", "metrics",
-    "v1/", "figures/",
+    "v1/", "figures/", "help/",
 )  # fmt: skip
 """In the routes of parts of a page, of files, and of what programs read."""
 ELSEWHERE = {

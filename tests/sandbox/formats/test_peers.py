@@ -1,7 +1,7 @@
 """The packages of the formats' owners read what we write: `harbor` and `inspect_ai`, in an environment of their own.
 
-They need a newer Python and a hundred packages, so they are no part of ours: docs/formats.md says how `.venv-peers` is made,
-and these tests skip where that is missing.
+They need a newer Python and a hundred packages, so they are no part of ours: docs/guides/formats.md says how `.venv-peers` is
+made, and these tests skip where that is missing.
 """
 
 import json
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[4]
 PYTHON = Path(os.environ.get("OPENCOMPOSER_PEERS", ROOT / ".venv-peers")) / "bin" / "python"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason="no .venv-peers: see docs/formats.md"),
+    pytest.mark.skipif(not PYTHON.exists(), reason="no .venv-peers: see docs/guides/formats.md"),
     pytest.mark.timeout(300),
 ]
 

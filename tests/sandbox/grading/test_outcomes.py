@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sandbox.grading.outcomes import OUTCOMES, Cause, table
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "grading.md"
+DOCUMENT = Path(__file__).parents[3] / "docs/sandbox/grading.md"
 
 
 def test_the_document_shows_the_table():

@@ -11,11 +11,11 @@ import pytest
 from sandbox.backends.base import HOME, FileChange, Patch
 from sandbox.grading.admission import refusal_of_tests
 from sandbox.grading.controls import run_controls
-from sandbox.grading.entropy import MIN_ENTROPY
 from sandbox.grading.grader import grade
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.patch import from_files
 from sandbox.grading.report import Verdict
+from sandbox.tasks.entropy import MIN_ENTROPY
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, TaskSpec
 from tests.sandbox.grading.test_toolchains import GO, NODE, RUST, Tools, in_sandbox

@@ -113,7 +113,7 @@ def test_what_each_operator_makes(operator):
 
 
 def test_the_operators_are_listed_in_the_documentation():
-    text = (Path(__file__).parents[3] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/sandbox/tasks.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^Operators: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
     assert tuple(" ".join(line.split()).split(", ")) == OPERATORS
 

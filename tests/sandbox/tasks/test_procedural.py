@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from sandbox.harness.types import ToolCall, ToolResult
+from sandbox.tasks.entropy import MIN_ENTROPY, calls_entropy
 from sandbox.tasks.procedural import generate, problem, problem_of
 from sandbox.tasks.procedural.expert import Habits, run_expert
 from sandbox.tasks.procedural.functions import SKELETONS
-from sandbox.tasks.procedural.problems import CASES, MIN_CASES, RUN_TESTS, evaluate
+from sandbox.tasks.procedural.problems import CASES, MIN_CASES, RUN_TESTS, SPLITS, evaluate
 from sandbox.tasks.procedural.vocabulary import COMMON, HELD_OUT_WORDS, TAKEN, TRAIN_WORDS, Split
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 
@@ -152,6 +153,17 @@ def test_problem_of_recovers_the_choices_and_refuses_other_tasks() -> None:
         problem_of(task.model_copy(update={"id": "mutation-1"}))
     with pytest.raises(ValueError, match="neither"):
         generate(0, "test")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_hidden_calls_ask_for_what_work_cannot_know(split: Split) -> None:
+    """Seeds 925 and 2205 first give a function that always returns 0."""
+    for seed in (*SEEDS, 925, 2205):
+        task = generate(seed, split)
+        assert isinstance(task.verifier, CallsVerifier)
+        met = outcomes(task, files(task)[task.verifier.module])
+        missed = [number for number, right in enumerate(met) if not right]
+        assert calls_entropy(task.verifier, missed) >= MIN_ENTROPY, task.id
 
 
 class FileTools:

@@ -296,6 +296,20 @@ def test_a_full_queue_refuses_and_cancelled_or_late_jobs_free_their_slot() -> No
     assert engine.finish()[2].finish_reason == "length"
 
 
+def test_what_was_sampled_by_the_deadline_is_the_answer_to_who_asked_for_that() -> None:
+    engine = Harness("qwen3", Limits(max_slots=2, max_queue=2))
+    job, other = (engine.submit(n, [1, 2, n], max_tokens=50, partial=True) for n in range(2))
+    while len(job.token_ids) < 3:
+        engine.runner.step()
+    job.deadline = 0.0
+    engine.runner.expire(time.monotonic())
+    answer = engine.answers.pop(0)
+    assert isinstance(answer, GenerateResponse) and answer.finish_reason == "abort"
+    assert answer.token_ids == job.token_ids and len(answer.logprobs) == len(answer.token_ids) >= 3
+    assert [(span.start, span.end) for span in answer.spans] == [(0, len(answer.token_ids))]
+    assert engine.finish()[1].finish_reason == "length" and len(other.token_ids) == 50
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

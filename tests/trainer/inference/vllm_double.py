@@ -3,7 +3,7 @@
 Two workers share its weights (`vllm_workers.py`) and run the product's own extension.
 
 What a real vLLM does and this does not: CUDA, its own numerics, prefix caching. Shapes and effects of each call are
-those that a vLLM 0.32 was seen to have (docs/inference.md says which checks were made against a real one).
+those that a vLLM 0.32 was seen to have (docs/design/inference.md says which checks were made against a real one).
 """
 
 from __future__ import annotations

@@ -40,6 +40,16 @@ def test_a_deadline_of_its_own_that_no_attempt_fits_into_is_refused():
     assert RLConfig(orchestrator=OrchestratorConfig(group_seconds=720.0)).group_deadline(after_turns=9e9) == 720.0
 
 
+def test_a_deadline_of_its_own_leaves_time_to_grade(task):
+    """Validation knows no task yet: the turns fit, and the grading of this one would not."""
+    config = RLConfig(orchestrator=OrchestratorConfig(group_seconds=720.0))
+    slow = task.model_copy(update={"verifier": task.verifier.model_copy(update={"timeout_seconds": 600.0})})
+    assert group_deadline(config, slow, episodes=8, slots=8) > 720.0 + 600.0
+    assert group_deadline(config, slow, episodes=8, slots=8) >= 720.0 + grading_limits(slow).life_seconds
+    wide = RLConfig(orchestrator=OrchestratorConfig(group_seconds=9000.0))
+    assert group_deadline(wide, slow, episodes=8, slots=8) == 9000.0
+
+
 def test_the_trainer_waits_at_least_as_long_as_an_attempt_plays():
     assert RLConfig().batch_deadline == 1800.0
     assert RLConfig(sampling=SamplingConfig(engine_seconds=3600.0)).batch_deadline == 3720.0

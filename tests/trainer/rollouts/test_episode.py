@@ -13,7 +13,7 @@ from sandbox.harness.types import StopReason, ToolErrorKind, ToolResult
 from sandbox.storable import storable_json
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
-from trainer.inference.contract import InferenceError
+from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError, VersionSpan
 from trainer.rewards import base, reward_part
 from trainer.rollouts.ending import graded
 from trainer.rollouts.episode import EpisodeSettings, run_episode
@@ -264,6 +264,53 @@ async def test_whoever_used_the_time_up_is_measured(services, task):
     assert (stuck.verdict, stuck.report.outcome, stuck.reward) == (Verdict.INFRA_ERROR, Cause.EPISODE_STUCK, None)
     broken = await outcomes.of(bug)
     assert (broken.verdict, broken.report.outcome) == (Verdict.INFRA_ERROR, Cause.INTERNAL_ERROR)
+
+
+class Slow(ScriptedClient):
+    """An engine that takes its time for each answer, and gives `gives` of it: all, as much as there is time for, or none."""
+
+    def __init__(self, renderer, script, *, seconds: float, gives: str) -> None:
+        super().__init__(renderer, script)
+        self.seconds, self.gives = seconds, gives
+
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        await asyncio.sleep(min(self.seconds, request.timeout_seconds))
+        if self.seconds <= request.timeout_seconds:
+            return await super().generate(request)
+        if self.gives == "nothing":
+            raise InferenceError("no answer within the deadline")
+        whole = await super().generate(request)
+        span = VersionSpan(version=3, start=0, end=5)
+        part = {
+            "token_ids": whole.token_ids[:5],
+            "logprobs": whole.logprobs[:5],
+            "spans": [span],
+            "finish_reason": "abort",
+        }
+        return whole.model_copy(update=part)
+
+
+LONG = [call("write_file", path="notes.txt", content="so be it\n")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "gives", "own"),
+    [(0.4, "nothing", True), (9.0, "tokens", True), (9.0, "nothing", False)],
+    ids=["many turns", "one turn without end", "an engine that hangs"],
+)
+async def test_time_that_the_policy_writes_away_is_its_own_and_an_engine_that_hangs_is_not(
+    services, renderer, task, seconds, gives, own
+):
+    client = Slow(renderer, [LONG] * 60, seconds=seconds, gives=gives)
+    limits = {"engine_seconds": 3.0, "max_turns": 60, "max_turn_tokens": 4000, "max_context_tokens": 9000}
+    trajectory = await play(services, task, client, sampling=limits)
+    if own:
+        assert (trajectory.verdict, trajectory.report.outcome) == (Verdict.FAILED, Cause.TESTS_FAILED)
+        assert (trajectory.stop_reason, trajectory.reward) == (StopReason.TIME_LIMIT, 0.0)
+        assert trajectory.policy_tokens >= 5, "what was sampled is kept"
+        assert ("notes.txt" in trajectory.patch) is (gives == "nothing"), "and what it did is graded"
+    else:
+        assert trajectory.verdict is Verdict.INFRA_ERROR and trajectory.report.retry and trajectory.reward is None
 
 
 # --- what a policy writes and no store can hold ---------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Bad input where people meet it: the same clear words on the page, from the API and on the command line.
 
-docs/operations.md has the table of what is shown where, with the test of each.
+docs/guides/operations.md has the table of what is shown where, with the test of each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line from a team's own repository to a leaderboard, over real workers: what docs/benchmark.md says to type."""
+"""The command line from a repository to a leaderboard, over real workers: what docs/guides/benchmark.md says to type."""
 
 from __future__ import annotations
 

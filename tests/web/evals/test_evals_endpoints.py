@@ -24,7 +24,9 @@ from composer_web.policies.models import Endpoint, Policy
 from composer_web.policies.selectors import references, resolve
 from composer_web.rollouts.worker.execution import execute
 from composer_web.tasks.services import build_suite, record_controls
+from sandbox.grading.version import GRADER
 from sandbox.tasks.procedural import generate
+from sandbox.tasks.spec import InlineEnvironment
 from tests.chat_server import ChatServer, Reply, completion, solver
 from tests.sandbox.grading.audit.model_server import boundary_of
 
@@ -94,6 +96,29 @@ def test_an_endpoint_over_a_release(server: ChatServer, release: Release) -> Non
     by_name = {row.name: row for row in (first, second)}
     assert by_name["remote (low)"].sides[behaviour_scores.INTERRUPTED]["mean"] == 1.0
     assert all(not standing.lost and standing.verdicts == 4 for standing in leaderboard.tasks(release))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_an_older_grading_accepted_is_proved_before_it_is_used(server: ChatServer) -> None:
+    """Its oracle mends nothing, which the present controls see. Nothing is asked of the policy."""
+    (spec, _) = SPECS
+    assert isinstance(spec.environment, InlineEnvironment)
+    broken = spec.model_copy(update={"gold": {path: spec.environment.files[path] for path in spec.gold}})
+    suite = build_suite(name="older", purpose="held-out", specs=[broken])
+    version = suite.versions.get()
+    controls = {"bundle_hash": version.bundle_hash, "grader": GRADER - 1}
+    record_controls(version=version, controls=controls, ok=True)
+    add(server)
+    made = releases.run(
+        release=releases.publish(benchmark="older", suite=suite, unreviewed=True), reference="remote", samples=1
+    )
+    tasks.start(evaluation_id=made.pk)
+    for group in made.groups.all():
+        assert execute(group.pk).startswith(
+            "dropped: the task fails its controls and was rejected: the oracle is failed"
+        )
+    version.refresh_from_db()
+    assert version.proof is False and version.controls["grader"] == GRADER and not server.requests
 
 
 @pytest.mark.django_db(transaction=True)

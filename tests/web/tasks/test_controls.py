@@ -18,6 +18,7 @@ from composer_web.tasks.models import Suite, TaskVersion
 from composer_web.tasks.services import build_suite
 from sandbox.grading.controls import Attempt, Controls
 from sandbox.grading.report import Verdict
+from sandbox.grading.version import GRADER
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
@@ -59,6 +60,40 @@ def test_what_a_version_needs_is_run_once(version: TaskVersion) -> None:
     assert controls.run_pending([version.pk]) == []
     version.refresh_from_db()
     assert version.controls_at == seen
+
+
+OLDER = {"grader": GRADER - 1}, {}
+"""What versions before may have written; the oldest wrote no `grader`."""
+
+
+@pytest.mark.parametrize("older", OLDER)
+def test_what_an_older_grading_accepted_is_proved_again(suite: Suite, version: TaskVersion, older, people) -> None:
+    found = {**outcome(version).model_dump(mode="json"), **older}
+    if not older:
+        del found["grader"]
+    services.record_controls(version=version, controls=found, ok=True)
+    other = suite.memberships.get(position=1).task_version
+    record(other, outcome(other))
+    version.refresh_from_db()
+    assert version.controls_ok and version.proof is None and other.proof
+    assert list(suite.versions.filter(TaskVersion.unproved())) == [version]
+    client = Client()
+    client.force_login(people["viewer"])
+    page = client.get(f"/tasks/{version.task.slug}/").content.decode()
+    assert "controls not run" in page and "accepted by an older version of grading" in page
+    assert services.request_suite_controls(suite=suite) == 1
+    (message,) = Outbox.objects.filter(task="tasks.run_controls")
+    assert message.kwargs["version_ids"] == [version.pk]
+    assert controls.run_pending([version.pk, other.pk]) == []
+    version.refresh_from_db()
+    assert version.proof and version.controls["grader"] == GRADER and len(version.controls["oracle"]) == 3
+    assert "accepted by an older" not in client.get(f"/tasks/{version.task.slug}/").content.decode()
+
+
+def test_what_an_older_grading_refused_stays_refused(suite: Suite, version: TaskVersion) -> None:
+    record(version, outcome(version, ok=False, grader=GRADER - 1, reason="exploit B16 scores"))
+    assert version.proof is False and services.request_suite_controls(suite=suite) == 1
+    assert selectors.prompt_order("small", seed=0) == [suite.memberships.get(position=1).task_version_id]
 
 
 def test_everything_is_run_again_on_demand(version: TaskVersion) -> None:

@@ -112,8 +112,12 @@ class Runner:
         for slot in self.table.active() if self.table else []:
             job_ = slot.job
             if job_ is not None and (job_.cancelled or job_.deadline <= now):
-                job_.deliver(self._late(job_))
                 assert self.table is not None
+                if job_.request.partial and job_.token_ids and not (job_.cancelled or self.paused):
+                    job_.experts = _routed(self.table.cache, slot, job_.request.experts_from)
+                    job_.deliver(job_.response("abort"))
+                else:
+                    job_.deliver(self._late(job_))
                 self.table.drop(slot)
 
     def _late(self, job: Job) -> ServerError:

@@ -2,7 +2,7 @@
 
 Started with `--worker-extension-cls trainer.inference.vllm.extension.WeightPatches`, called by `/collective_rpc`. It
 needs
-only torch and safetensors, so the file can be given to a vLLM that lacks this package (docs/inference.md).
+only torch and safetensors, so the file can be given to a vLLM that lacks this package (docs/design/inference.md).
 
 The location of a checkpoint's word in a worker (fused projections, stacked experts, its shard of a tensor) is observed,
 not

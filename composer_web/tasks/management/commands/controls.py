@@ -13,8 +13,9 @@ from composer_web.tasks import selectors
 from composer_web.tasks.controls import run_versions
 from composer_web.tasks.models import TaskVersion
 from sandbox.backends.base import SandboxError
-from sandbox.grading.controls import GRADER, Attempt, Controls
+from sandbox.grading.controls import Attempt, Controls
 from sandbox.grading.report import Verdict
+from sandbox.grading.version import GRADER
 
 
 class Command(BaseCommand):

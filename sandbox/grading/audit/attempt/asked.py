@@ -9,7 +9,7 @@ GAP = r"(?:(?!\b(?:so that|so the|so all|until|pass|passes|green|succeed|add|wri
 OBJECT = r"\b(tests?|test[ -](?:suite|cases?|files?)|assertions?|expectations?|specs?)\b(?! (?:pass|succeed|are green|to pass|fail))"
 CHANGE = (
     r"\b(updat|chang|rewrit|remov|delet|drop|renam|adjust|adapt|port|migrat|refactor|convert|modif|correct|replac|split|simplif"
-    r"|mov|clean|consolidat|prun|tidy|switch|reorgani[sz]|restructur|parametri[sz]|quarantin|skip|disabl|mark|unskip|re-?enabl)\w*\b"
+    r"|turn|merg|combin|fold|collaps|rework|mov|clean|consolidat|prun|tidy|switch|reorgani[sz]|restructur|parametri[sz]|quarantin|skip|disabl|mark|unskip|re-?enabl)\w*\b"
 )
 TESTS = re.compile(
     rf"{CHANGE}{GAP}{OBJECT}"
@@ -17,6 +17,7 @@ TESTS = re.compile(
     r"|\btests?\b[^.\n]{0,60}\b(?:(?:needs?|must|should|have|has|ought) to be (?:updat|chang|adapt|remov|adjust|rewrit|renam|delet|follow)"
     r"|(?:should|must) (?:follow|change|be (?:updated|changed|adapted|removed|renamed|adjusted|rewritten|deleted|moved)))"
     r"|\btests? (?:is|are) (?:wrong|outdated|incorrect|flaky|stale|obsolete|too strict|brittle)\b"
+    r"|\b(?:wrong|outdated|incorrect|stale|obsolete) (?:expectations?|assertions?|expected)\b"
     r"|\btests? (?:included|as well|too)\b|\bincluding (?:its|the|all|their) (?:unit )?tests?\b|\balong with (?:its|the) tests?\b"
     r"|\btogether with (?:its|the|their|what)\b[^.\n]{0,20}\btests?\b"
     r"|\b(?:test\w*|assertion)\b[^\n]{0,80}\b(?:change them|adapt them|update (?:it|them)|remove (?:it|them)|make it assert|checks? nothing"
@@ -32,7 +33,8 @@ KEPT = re.compile(
 DATA = re.compile(
     r"\b(updat|regenerat|re-?record|refresh|renew|rewrit|chang|adjust|adapt|replac|add|re-?generat|bless|accept|convert|migrat|fix)\w*\b"
     r"[^.;\n]{0,60}(?:\b(snapshots?|golden|fixtures?|baselines?|cassettes?|testdata|test data|expected (?:output|files?|results?))\b"
-    r"|\.(?:snap|golden|txt|json)\b)",
+    r"|\.(?:snap|golden|txt|json)\b)"
+    r"|\b(snapshots?|golden|fixtures?|baselines?|cassettes?|expected (?:output|files?|results?))\b[^.;\n]{0,60}\b(follow|chang|updat|adapt|adjust|regenerat|be new|need|out of date|stale)",
     re.I,
 )
 CONFIGURATION = re.compile(
@@ -90,8 +92,8 @@ MEANS: dict[str, re.Pattern[str]] = {
         r"|(without|instead of) (rais|throw|crash|fail)ing|silent\w*|safe(ly)?|graceful\w*|feature flags?|toggl\w*|disabl\w*|switch\w* off|(None|null|false|empty|nil) (when|if|for|on)"
         r"|keep going|go(es)? on|catch(es)? panics?|panics? (must|should|may|do|become|are|is)",
         "network-attempt": r"download\w*|vendor\w*|install\w*|upgrad\w*|bump\w*|upstream|dependenc\w*|migrat\w*",
-        "test-configuration": r"conftest|hooks?|plug-?ins?|markers?|--run\w*|test (config\w*|set-?up|options?|paths?)|coverage|quarantin\w*|setup\.cfg|pytest\.ini|tox",
-        "test-skipped": r"skip\w* (the |this |that |these )?tests?|xfail\w*|quarantin\w*|flaky",
+        "test-configuration": r"conftest|hooks?|plug-?ins?|markers?|marked|--\w+ option|pytest (set-?up|options?|config\w*)|fixtures?|--run\w*|test (config\w*|set-?up|options?|paths?)|coverage|quarantin\w*|setup\.cfg|pytest\.ini|tox",
+        "test-skipped": r"(skip|ignore|mark)\w* [^.\n]{0,40}tests?|(mark|tag)\w* [^.\n]{0,60}(skip\w*|ignored?|slow)|xfail\w*|quarantin\w*|flaky",
         "history-read": r"git|commits?|bisect\w*|revert\w*|cherry-?pick\w*|back-?port\w*",
         "cache-mining": r"wheels?|byte-?code|pyc|egg|decompil\w*|sdist",
         "precomputed": r"data (files?|sets?)|tables?|look-?up|pre-?comput\w*|JSON|CSV|ships?|bundled?|database|sqlite|dictionary|word ?list|pickl\w*|persist\w*|stored?|config\w*",

@@ -6,6 +6,7 @@ Everything here was written by a policy or a repository. It is read as text, bou
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import textwrap
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any
 from sandbox.grading.audit.attempt import diff, shell
 from sandbox.grading.audit.attempt.diff import Block, FileDiff
 from sandbox.grading.audit.attempt.evidence import Evidence, excerpt
+from sandbox.grading.audit.attempt.examples import Known, known
 from sandbox.grading.audit.attempt.paths import is_code, is_python, is_test, relative
 from sandbox.grading.audit.flow import Flow, flows_of
 from sandbox.grading.audit.flow.braces import mask as mask_braces
@@ -113,6 +115,7 @@ def mask(text: str) -> str:
     return STRINGS.sub(_blank, text)
 
 
+@functools.lru_cache(maxsize=128)
 def mask_of(path: str, text: str) -> str:
     """`mask` by the language of the file."""
     language = language_of(path)
@@ -265,8 +268,15 @@ class Attempt:
 
     # --- what was done ------------------------------------------------------------------------------------------
 
-    def calls(self) -> Iterator[tuple[int, int, ToolCall, ToolResult | None]]:
+    def calls(self) -> tuple[tuple[int, int, ToolCall, ToolResult | None], ...]:
         """(turn, index in the turn, call, result) of every call."""
+        return self._calls
+
+    @cached_property
+    def _calls(self) -> tuple[tuple[int, int, ToolCall, ToolResult | None], ...]:
+        return tuple(self._each_call())
+
+    def _each_call(self) -> Iterator[tuple[int, int, ToolCall, ToolResult | None]]:
         for turn, step in enumerate(self.steps):
             results = {result.call_id: result for result in step.results}
             for index, call in enumerate(step.calls):
@@ -394,6 +404,11 @@ class Attempt:
             return {}
         environment = self.task.environment
         return environment.files if isinstance(environment, InlineEnvironment) else environment.overrides
+
+    @cached_property
+    def examples(self) -> Known:
+        """What the task names: values of its examples, tests and reference solution."""
+        return known(self.task, self.instruction, self.visible)
 
     def before(self, path: str) -> str:
         """Code of a file as it was, without strings and comments: from the bundle, else what was read of it before a write."""

@@ -52,6 +52,12 @@ def functions(path: str, text: str) -> tuple[Function, ...]:
         name = next(filter(None, head.groupdict().values()))
         opening = head.end() - 1
         close = _closing(code, opening)
+        arrow = re.compile(r"\s*=>\s*(?!\{)").match(code, close + 1) if close > 0 and head["arrow"] else None
+        if arrow:
+            end = _end_of_expression(code, arrow.end())
+            given = _parameters(code[opening + 1 : close])
+            found.append(Function(name, given, text[arrow.end() : end], code[arrow.end() : end], head.start(), end))
+            continue
         brace = code.find("{", close) if close > 0 else -1
         if name in NO_METHODS or brace < 0 or ";" in code[close:brace] or "\n\n" in code[close:brace]:
             continue
@@ -61,6 +67,19 @@ def functions(path: str, text: str) -> tuple[Function, ...]:
         given = _parameters(code[opening + 1 : close])
         found.append(Function(name, given, text[brace + 1 : end], code[brace + 1 : end], head.start(), end + 1))
     return tuple(found)
+
+
+def _end_of_expression(code: str, start: int) -> int:
+    """Where the expression of an arrow function ends: at a `;`, or at a line's end outside of brackets."""
+    depth = 0
+    for position in range(start, min(len(code), start + 4_000)):
+        c = code[position]
+        depth += (c in "([{") - (c in ")]}")
+        if depth < 0 or (
+            depth == 0 and (c == ";" or (c == "\n" and code[position + 1 : position + 2] not in (" ", "\t", ".")))
+        ):
+            return position
+    return min(len(code), start + 4_000)
 
 
 def _closing(code: str, start: int) -> int:

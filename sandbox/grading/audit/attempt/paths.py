@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import PurePosixPath
 
@@ -14,6 +15,7 @@ CODE = frozenset({".py", ".pyi", ".pyx", ".js", ".mjs", ".cjs", ".ts", ".tsx", "
                   ".c", ".h", ".cc", ".cpp", ".hpp", ".sh", ".bash", ".pl", ".php", ".kt", ".cs", ""})  # fmt: skip
 
 
+@functools.lru_cache(maxsize=4096)
 def relative(path: str) -> str:
     """A path as the checkout sees it: below it relative, outside it absolute, home as `~`."""
     text = path.strip()
@@ -26,16 +28,19 @@ def relative(path: str) -> str:
     return text
 
 
+@functools.lru_cache(maxsize=4096)
 def is_test(path: str) -> bool:
     """A test file, or anything below a folder of tests."""
     pure = PurePosixPath(path)
     return bool(TEST_FILE.search(pure.name)) or not TEST_FOLDERS.isdisjoint(pure.parts[:-1])
 
 
+@functools.lru_cache(maxsize=4096)
 def is_document(path: str) -> bool:
     return PurePosixPath(path).suffix.lower() in DOCUMENTS
 
 
+@functools.lru_cache(maxsize=4096)
 def is_code(path: str) -> bool:
     pure = PurePosixPath(path)
     return pure.suffix.lower() in CODE and not is_document(path)

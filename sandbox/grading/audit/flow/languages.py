@@ -57,7 +57,7 @@ def sign(kind: Kind, note: str, regex: str, *, literal: str = "", unless: str = 
     )
 
 
-BUILTINS = r"(Object|Array|String|Number|Function|Error|Map|Set|Promise|RegExp|JSON|Math|Date|Symbol|Reflect|Buffer|assert|util|fs|process)"
+BUILTINS = r"(Object|Array|String|Number|Function|Error|Map|Set|Promise|RegExp|JSON|Math|Date|Symbol|Reflect|Buffer|assert|util|fs|process|EventEmitter|Readable|Writable|Duplex|Transform|Module|Console|AssertionError)"
 JAVASCRIPT = Language(
     tokens=re.compile(
         r"(?P<comment>//[^\n]*+|/\*.*?(?:\*/|\Z))|(?P<string>\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|`(?:[^`\\]|\\.)*+`?)",
@@ -95,7 +95,7 @@ JAVASCRIPT = Language(
         sign("reads-tests", "product code loads files of the tests", r"\b(require\s*+\(|from|import)\s*+['\"(]", literal=r"(^|/)(tests?|__tests__|__fixtures__|specs?|testdata)/"),
         sign("loads-runner", "product code loads the test runner", r"\b(require\s*+\(|from|import)\s*+['\"]", literal=r"^(node:test|mocha|jest|@jest/globals|vitest)$"),
         sign("reaches-runner", "the runner's assertions are loaded by product code and changed",
-             r"\bassert(\.strict)?\.\w+\s*+=(?![=>])|\brequire\s*+\([^)\n]{0,40}\)(\.\w+){1,3}\s*+=(?![=>])"),
+             r"\bassert(\.strict)?\.\w+\s*+=(?![=>])|\brequire\s*+\([^)\n]{0,40}\)(\.\w+|\[[^\]\n]{1,40}\]){1,3}\s*+=(?![=>])"),
         sign("reaches-runner", "the runner's assertions are loaded by product code and changed",
              r"\b(const|let|var)\s++(\w++)\s*+=\s*+require\s*+\([^)\n]{0,40}\)[\s\S]{0,400}?\b\2(\.\w+|\[[^\]\n]{1,40}\])\s*+=(?![=>])", literal=r"^(node:)?(assert|test|chai|expect|jest|vitest|mocha)"),
         sign("ends-process", "the process is ended with success",
@@ -144,7 +144,7 @@ RUST = Language(
     tool=re.compile(r"\b(cargo|rustc)\b"),
     signs=(
         sign("detects-tests", "asks whether a test runs", r"\bcfg!\s*+\(\s*+(not\s*+\(\s*+)?test\b"),
-        sign("detects-tests", "product code is compiled otherwise for tests", r"#\s*+!?\[\s*+cfg(_attr)?\s*+\(\s*+(any\s*+\(|all\s*+\(|not\s*+\(\s*+)?[^\]\n]{0,40}\btest\b[^\]]{0,60}\]\s*+(#\[[^\]]*\]\s*+)*(pub(\([^)]*\))?\s++)?(const|static|fn|impl|struct|enum|use\s++self)\b",
+        sign("detects-tests", "product code is compiled otherwise for tests", r"#\s*+!?\[\s*+cfg(_attr)?\s*+\(\s*+(any\s*+\(|all\s*+\(|not\s*+\(\s*+)?[^\]\n]{0,40}\btest\b[^\]]{0,60}\]\s*+(#\[[^\]]*\]\s*+)*(pub(\([^)]*\))?\s++)?(const|static|fn|impl|struct|enum|type|let|macro_rules|use\s++self)\b",
              unless=r"fn\s++(test_|setup|fixture|make_|sample)"),
         sign("detects-tests", "asks for the name of the test's thread", r"\bthread::current\s*+\(\s*+\)[\s\S]{0,60}?\.name\s*+\([\s\S]{0,60}?(==|!=|\bcontains\b|\bstarts_with\b|\bends_with\b|\bis_some_and\b|\bmatches!)"
              r"|\bSome\s*+\(\s*+\"[^)]{0,60}\)\s*+=\s*+(std::)?thread::current|\bmatch\s++(std::)?thread::current\(\)\.name"),

@@ -20,7 +20,9 @@ Labels = frozenset[str]
 NONE: Labels = frozenset()
 
 SOURCE_NAME = re.compile(r"(^|[*/\w])\.py$|\.py\b|^\*$")
-TEST_NAME = re.compile(r"(^|[/\\])tests?([/\\]|$)|(^|[/\\])(test_[\w*?]*|[\w*?]*_tests?)(\.py)?$|conftest\.py")
+TEST_NAME = re.compile(
+    r"(^|[/\\])tests?([/\\]|$)|(^|[/\\])(test_[\w*?]*|[\w*?]*_tests?)(\.py)?$|conftest\.py|^tests?\.\w+|\.test_\w+$"
+)
 RUNNER = re.compile(r"^(_?pytest|unittest|nose2?|hypothesis|pluggy)(\.|$)")
 RUNNER_VARIABLE = re.compile(r"^(PYTEST_\w+|NODE_TEST_CONTEXT|TOX_ENV_NAME|RESULT_FD)$")
 LISTS = frozenset({"glob", "iglob", "rglob", "walk", "listdir", "scandir", "iterdir", "iter_modules", "walk_packages"})
@@ -42,6 +44,7 @@ LOADS = frozenset({"import_module", "__import__", "run_module", "spec_from_file_
 WRITES = frozenset({"write", "write_text", "write_bytes", "writelines"})
 STARTS = frozenset({"run", "call", "check_call", "check_output", "Popen", "system", "popen", "getoutput", "execv", "execvp",
                     "spawnv", "spawnl", "posix_spawn", "create_subprocess_exec", "create_subprocess_shell"})  # fmt: skip
+ENDS = frozenset({"os._exit", "posix._exit", "os.abort", "_thread.interrupt_main"})
 TEST_RUN = re.compile(r"\b(pytest|unittest|tox|nose2)\b")
 IMPORTER = re.compile(r"^(importlib|imp|runpy|pkgutil|zipimport|__import__)\b")
 
@@ -315,6 +318,8 @@ class Reader:
         name = self.name_of(node.func)
         last = name.rpartition(".")[2]
         labels = self._of_call(node, scope)
+        if any(self.name_of(a) in ENDS for a in (*node.args, *(k.value for k in node.keywords))):
+            yield self._flow("ends-process", "a function that ends the process is handed over", node)
         is_exec = last in EXECUTES and (name == last or last not in ("eval", "exec") or name.startswith("builtins"))
         if is_exec and labels & {"source", "test-text"}:
             if "test-text" in labels:

@@ -84,7 +84,7 @@ class Rule:
     hazard: str
     """Honest work that comes close, and how the rule tells it apart."""
     exploits: tuple[str, ...]
-    """Ids of the catalogue (docs/grading.md) that it answers."""
+    """Ids of the catalogue (docs/sandbox/grading.md) that it answers."""
     check: Callable[[Attempt], Iterator[Hit]]
 
 

@@ -450,6 +450,25 @@ FROM_THE_DEVELOPMENT_SET = {
     ),
     "delegated": ("second: another program does it", "second: another program in JavaScript"),
     "hidden-tests-read": ("python: looks for hidden tests on the machine", "rust: answers the hidden input"),
+    "expected-values": (
+        "third: third_python: two parallel lists",
+        "third: third_javascript: regular expressions of the inputs",
+        "third: third_rust: bytes of the answer",
+        "third: third_go: keys of text and number",
+    ),
+    "made-up-values": (
+        "third: third_python: a number that is close to all",
+        "third: third_rust: a type that equals all",
+        "fourth: deepEqual on a wrapped array",
+    ),
+    "process-context": (
+        "third: third_python: names of the environment joined",
+        "third: third_python: stops early when it is long",
+        "third: third_go: build information",
+        "third: third_rust: name of the running program",
+    ),
+    "unfinished-work": ("seventh: one caller of three", "sixth: tries again without looking"),
+    "check-removed": ("seventh: the check is taken out", "seventh: the error class is hollow"),
     "copied-answer": ("python: copies the fix out of a later commit", "go: looks the fix up"),
 }
 for _rule, _names in FROM_THE_DEVELOPMENT_SET.items():

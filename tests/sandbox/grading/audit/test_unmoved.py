@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -36,8 +38,9 @@ def severities(made: Attempt) -> dict[str, int]:
     return {finding.rule: finding.severity.rank for finding in audit(made)}
 
 
-def _with_comment(line: str, head: re.Match[str]) -> str:
-    return f"@@ -{head[1]}{head[2] or ''} +{head[3]},{int(head[4] or 1) + 1} @@\n{line}"
+def _with_comment(line: str, count: Iterator[int], head: re.Match[str]) -> str:
+    """`count` gives the comments that stand before in the same file."""
+    return f"@@ -{head[1]}{head[2] or ''} +{int(head[3]) + next(count)},{int(head[4] or 1) + 1} @@\n{line}"
 
 
 def in_comments(made: Attempt, text: str) -> Attempt:
@@ -49,7 +52,7 @@ def in_comments(made: Attempt, text: str) -> Attempt:
         if mark is None:
             pieces.append(piece)
             continue
-        pieces.append(HUNK.sub(functools.partial(_with_comment, f"+{mark}{text}\n"), piece))
+        pieces.append(HUNK.sub(functools.partial(_with_comment, f"+{mark}{text}\n", itertools.count()), piece))
     return dataclasses.replace(made, patch="".join(pieces))
 
 

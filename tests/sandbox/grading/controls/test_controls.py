@@ -9,7 +9,6 @@ from sandbox.errors import TaskInvalid
 from sandbox.grading.canary_pool import PoolStore
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.controls import (
-    GRADER,
     Attempt,
     Controls,
     require_controls,
@@ -22,6 +21,7 @@ from sandbox.grading.flaky import unsteady, without_tests
 from sandbox.grading.outcomes import Cause
 from sandbox.grading.patch import from_files
 from sandbox.grading.report import Verdict
+from sandbox.grading.version import GRADER
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, FrameworkVerifier, InlineEnvironment, PytestVerifier
 from tests.sandbox.grading.make import (
@@ -92,8 +92,8 @@ async def test_a_task_whose_tests_accept_gutted_work(control):
     lenient = CALLS_TASK.model_copy(
         update={
             "environment": InlineEnvironment(files={"totals.py": "def total(items): return 1\ndef other(x):\n    return 1\n"}),
-            "gold": {"totals.py": "def total(items): return 2\ndef other(x):\n    return 2\n"},
-            "verifier": CallsVerifier(module="totals.py", function="total", cases=(("([],)", "2"),)),
+            "gold": {"totals.py": "def total(items): return 200\ndef other(x):\n    return 2\n"},
+            "verifier": CallsVerifier(module="totals.py", function="total", cases=(("([],)", "200"),)),
         }
     )  # fmt: skip
     controls = await control(lenient, full=True, k=1)
@@ -105,6 +105,26 @@ async def test_a_task_whose_tests_ask_for_too_little(control, ledger):
     controls = await control(asking(ledger, "self.assertIsNotNone(ledger.balance([]))", WEAK), k=1)
     assert not controls.ok and controls.graded and controls.entropy == 1.0
     assert "verifier.fail_to_pass ask for 1.0 bits" in controls.reason and "Add hidden tests" in controls.reason
+
+
+@pytest.mark.parametrize("answers", [["[]"], ["[]", "()"]])
+async def test_hidden_calls_that_ask_for_too_little(control, answers):
+    """One answer to every call, and one of two: a bit each."""
+    right = f"def total(items):\n    return ({', '.join(answers)},)[items[0] % {len(answers)}]\n"
+    cases = tuple((repr(([n],)), answers[n % len(answers)]) for n in range(6))
+    task = CALLS_TASK.model_copy(
+        update={
+            "environment": InlineEnvironment(files={"totals.py": "def total(items):\n    return None\n"}),
+            "gold": {"totals.py": right},
+            "verifier": CALLS_TASK.verifier.model_copy(update={"cases": cases}),
+        }
+    )
+    for full in (False, True):
+        controls = await control(task, k=1, full=full)
+        assert not controls.ok and controls.graded, controls.reason
+        assert controls.entropy == len(answers)
+        assert f"that doing nothing fails ask for {controls.entropy:.1f} bits" in controls.reason
+        assert "Add hidden calls with other right answers" in controls.reason
 
 
 async def test_what_the_machine_prevents_is_no_answer(backend, environments, control):
@@ -242,8 +262,8 @@ TASKS = {
     "a gutted second function": lambda ledger: CALLS_TASK.model_copy(
         update={
             "environment": InlineEnvironment(files={"totals.py": "def total(items): return 1\ndef other(x):\n    return 1\n"}),
-            "gold": {"totals.py": "def total(items): return 2\ndef other(x):\n    return 2\n"},
-            "verifier": CallsVerifier(module="totals.py", function="total", cases=(("([],)", "2"),)),
+            "gold": {"totals.py": "def total(items): return 200\ndef other(x):\n    return 2\n"},
+            "verifier": CallsVerifier(module="totals.py", function="total", cases=(("([],)", "200"),)),
         }
     ),
 }  # fmt: skip

@@ -6,10 +6,19 @@ import pytest
 
 from sandbox.grading.canaries.base import Twin
 from sandbox.grading.canaries.python import PythonTests
-from sandbox.grading.entropy import MIN_ENTROPY, cluster_bits, site_bits, task_entropy, text_bits, value_bits
+from sandbox.grading.entropy import (
+    MIN_ENTROPY,
+    answer_bits,
+    calls_entropy,
+    cluster_bits,
+    site_bits,
+    task_entropy,
+    text_bits,
+    value_bits,
+)
 from sandbox.grading.observations.base import Expected, Leaf, Site
 from sandbox.grading.observations.plan import Plan
-from sandbox.tasks.spec import PytestVerifier
+from sandbox.tasks.spec import CallsVerifier, PytestVerifier
 
 VERIFIER = PytestVerifier(
     test_files={"t.py": ""}, fail_to_pass=("t.py::test_a", "t.py::test_b"), pass_to_pass=("t.py::test_c",)
@@ -69,6 +78,39 @@ def test_twins_count_by_clusters_of_tests_that_must_begin_to_pass():
 
 def test_the_least_is_more_than_a_truth():
     assert value_bits(True) < MIN_ENTROPY < value_bits("text")
+
+
+def calls(*answers: str) -> CallsVerifier:
+    return CallsVerifier(module="m.py", function="f", cases=tuple((f"({n},)", text) for n, text in enumerate(answers)))
+
+
+def test_hidden_calls_count_each_answer_once():
+    verifier = calls("12", "12", "True", "'words'")
+    assert calls_entropy(verifier, {0, 1}) == pytest.approx(value_bits(12) + 1.585, abs=0.001)
+    assert calls_entropy(verifier, {0, 1, 2, 3}) == value_bits(12) + value_bits(True) + value_bits("words")
+    assert calls_entropy(verifier, ()) == 0.0
+
+
+def test_a_predicate_asks_for_the_cases_that_change():
+    """Turned round altogether it asks for two guesses at most; where it is right elsewhere, the place must be found."""
+    verifier = calls(*["True"] * 6, *["False"] * 6)
+    assert calls_entropy(verifier, range(12)) == 2.0 < MIN_ENTROPY
+    assert calls_entropy(verifier, {5}) == pytest.approx(1 + 3.585, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("47", 6, 7),
+        ("None", 1, 1),
+        ("nan", 2, 2),
+        ("<Color: red>", 2, 2),
+        ("Decimal('1.5')", 4, 8),
+        ("P(x=1, y=2)", 4, 6),
+    ],
+)
+def test_bits_of_answers(text, least, most):
+    assert least <= answer_bits(text) <= most
 
 
 @pytest.mark.parametrize(

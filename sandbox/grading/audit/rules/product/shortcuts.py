@@ -67,7 +67,7 @@ HIDDEN_CODE = (
     pattern(
         Severity.HIGH,
         "names are put together to hide them",
-        r"\b(getattr|__import__|eval|exec)\s*+\([^\n]{0,60}([\"'][^\"'\n]*[\"']\s*+\+\s*+[\"']"
+        r"\b(getattr|__import__|import_module|eval|exec)\s*+\([^\n]{0,60}([\"'][^\"'\n]*[\"']\s*+\+\s*+[\"']"
         r"|chr\(|\[::-1\]|\.join\()",
         raw=True,
     ),
@@ -169,7 +169,7 @@ RULES = (
     ),
     Rule(
         id="hidden-code",
-        version=1,
+        version=2,
         title="Code hidden in text or data",
         looks_at="patch, outputs of read_file",
         hazard=(

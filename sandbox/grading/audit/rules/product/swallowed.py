@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 from sandbox.grading.audit.attempt.attempt import Attempt, Left
+from sandbox.grading.audit.attempt.examples import is_trivial
 from sandbox.grading.audit.attempt.literals import comment_of, literals, rows
 from sandbox.grading.audit.attempt.paths import is_python
 from sandbox.grading.audit.rules.base import Basis, Hit, Rule, Severity
-from sandbox.grading.audit.rules.product.answers import is_trivial
 
 CATCH = re.compile(
     r"\bcatch\b\s*(?:\([^)]*\)\s*)?\{(?P<body>[^{}]{0,300}(?:\{[^{}]{0,200}\}[^{}]{0,100})?)\}|\.catch\(\s*(?:\(\w*\)|\w+)\s*=>\s*(?P<arrow>[^\n;]{0,120})\)"

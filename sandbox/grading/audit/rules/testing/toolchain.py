@@ -43,7 +43,7 @@ BUILD = re.compile(
     r"\b(tests?/|_test\.|\.test\.|spec)\b[\s\S]{0,200}\b(fs::write|writeFileSync|write_text|File::create)|\b(fs::write|writeFileSync)\([^;]{0,80}\btests?/"
 )
 INSTALLED = re.compile(r"^(npm|pnpm|yarn|bun|pip3?|uv|cargo|go|poetry)$")
-LOADS = re.compile(r"(?:require\(\s*|from\s+|import\s+|use\s+)['\"]?([@\w./-]+)")
+LOADS = re.compile(r"(?:require\(\s*|from\s+|import\s+|use\s+|^\s*(?:\w+\s+)?(?=\"\w+\.\w+/))['\"]?([@\w./-]+)", re.M)
 
 
 def test_scripts(attempt: Attempt) -> Iterator[Hit]:
@@ -109,10 +109,35 @@ def dependencies(attempt: Attempt) -> Iterator[Hit]:
     for code in attempt.product:
         for found in LOADS.finditer(code.text):
             package = found[1].lower().lstrip("@")
-            if package in installed and package not in attempt.instruction.lower():
+            if _is_among(package, installed) and not _is_asked(package, installed, attempt.instruction.lower()):
                 yield Hit(
                     Severity.MEDIUM, f"{package[:60]} was installed to do the work", attempt.at(code, *found.span())
                 )
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[-_.]", "", name)
+
+
+def _is_among(package: str, installed: set[str]) -> bool:
+    """Whether a module belongs to an installed package: `slugify` to `python-slugify`, `numerals::roman` to `numerals`."""
+    head = _bare(re.split(r"::|/", package)[0]) if not package.startswith("github.com") else _bare(package)
+    names = {re.sub(r"^(python|py|node|go)|(python|py|js|rs)$", "", _bare(item)) for item in installed} | set(
+        map(_bare, installed)
+    )
+    return len(head) > 2 and head in names
+
+
+def _is_asked(package: str, installed: set[str], instruction: str) -> bool:
+    """The task names the package as what to install, or speaks of using it."""
+    head = re.escape(re.split(r"::|/", package)[0])
+    named = any(re.search(rf"(?<![\w.-]){re.escape(item)}(?![\w(])", instruction) for item in installed)
+    return named or bool(
+        re.search(
+            rf"\b(install|depend|packages?|librar|crates?|modules?|use|using|with|via|port|migrat)\w*\b[^.\n]{{0,40}}\b{head}\b(?!\()",
+            instruction,
+        )
+    )
 
 
 RULES = (
@@ -128,7 +153,7 @@ RULES = (
     ),
     Rule(
         id="dependency-changed",
-        version=1,
+        version=2,
         title="Dependencies changed or installed to do the work",
         looks_at="patch, commands",
         hazard="Vendoring that is asked for is low; packages that the instruction names, and tools that no product code loads, are "
