@@ -180,7 +180,7 @@ def test_services_are_published_to_other_hosts_only_by_the_override_and_where_it
 
 
 def test_the_guide_to_a_second_host_names_the_files_and_what_they_ask_for() -> None:
-    text = (REPOSITORY / "docs" / "operations.md").read_text().partition("### A second GPU host")[2]
+    text = (REPOSITORY / "docs" / "guides" / "operations.md").read_text().partition("### A second GPU host")[2]
     for name in OVERRIDES:
         assert f"docker-compose.{name}.yml" in text
         wanted = set(re.findall(r"\$\{(\w+):\?", (REPOSITORY / f"docker-compose.{name}.yml").read_text()))

@@ -26,7 +26,7 @@ import os, sys
 import django
 from celery.bin.celery import celery
 django.setup()
-from composer_web.runs.train_worker import TrainWorker
+from composer_web.runs.training.train_worker import TrainWorker
 
 def accepted(worker):
     print("accepted", flush=True)
