@@ -31,7 +31,7 @@ from tests.web.cli.support import Cli, data
 from tests.web.helpers import eventually
 from tests.web.product import Product
 from trainer.config import CheckpointConfig, OptimizerConfig, RLConfig, RunConfig
-from trainer.stages.base import StageError
+from trainer.errors import StageError
 
 STEPS = 6
 STAGE = RLConfig(

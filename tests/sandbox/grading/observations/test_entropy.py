@@ -6,18 +6,10 @@ import pytest
 
 from sandbox.grading.canaries.base import Twin
 from sandbox.grading.canaries.python import PythonTests
-from sandbox.grading.entropy import (
-    MIN_ENTROPY,
-    answer_bits,
-    calls_entropy,
-    cluster_bits,
-    site_bits,
-    task_entropy,
-    text_bits,
-    value_bits,
-)
+from sandbox.grading.entropy import cluster_bits, site_bits, task_entropy
 from sandbox.grading.observations.base import Expected, Leaf, Site
 from sandbox.grading.observations.plan import Plan
+from sandbox.tasks.entropy import MIN_ENTROPY, answer_bits, calls_entropy, text_bits, value_bits
 from sandbox.tasks.spec import CallsVerifier, PytestVerifier
 
 VERIFIER = PytestVerifier(
