@@ -74,6 +74,7 @@ def serve() -> Iterator[str]:
             application, host="127.0.0.1", port=0, log_level="warning", lifespan="off", http=transport.JoinedProtocol
         )
     )
+    before = _clients()
     thread = threading.Thread(target=server.run, name="web", daemon=True)
     thread.start()
     end = time.monotonic() + START_SECONDS
@@ -87,18 +88,25 @@ def serve() -> Iterator[str]:
     thread.join(10)
     _empty_database()
     shutil.rmtree(datasets.root(), ignore_errors=True)  # numbers begin again, and a dataset never replaces another
-    _end_connections_of_the_server()
+    _end_connections_of_the_server(before)
     connections["default"].close()  # this one is kept apart from the connection used without a browser
     connections["default"].close_pool()  # the server's threads left theirs there
 
 
-def _end_connections_of_the_server() -> None:
-    """A process that ends closes its connections; of a thread, those stay whose request was cut off by a closed tab."""
+def _clients() -> set[int]:
+    """Server processes of the connections to this database, but for the one that asks."""
     with connections["default"].cursor() as cursor:
         cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pid FROM pg_stat_activity"
             " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
         )
+        return {pid for (pid,) in cursor.fetchall()}
+
+
+def _end_connections_of_the_server(before: set[int]) -> None:
+    """A process that ends closes its connections; of a thread, those stay whose request was cut off by a closed tab."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", [list(_clients() - before)])
 
 
 def _empty_database() -> None:

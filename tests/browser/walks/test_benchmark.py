@@ -35,7 +35,7 @@ def ask(page: Page, effort: str) -> Evaluation:
     form = page.get_by_role("form", name="Run a policy")
     form.get_by_label("Policy").select_option("base")
     form.get_by_label("Passes").fill("4")
-    form.get_by_label("FlopsCounter").fill(effort)
+    form.get_by_label("Effort").fill(effort)
     form.get_by_label("$ per million written").fill("2")
     form.get_by_role("button", name="Run").click()
     expect(page.get_by_text("The evaluation is on its way")).to_be_visible()

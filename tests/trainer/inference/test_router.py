@@ -261,10 +261,10 @@ async def test_requests_go_to_the_engine_that_follows_and_to_one_that_lags_only_
     assert {span.version for answer in answers for span in answer.spans} == {2}
     asked = await all_of(fleet, [question.model_copy(update={"min_version": 1}) for question in questions])
     assert {span.version for answer in asked for span in answer.spans} == {2}
-    await asyncio.to_thread(fleet.members, fleet.engines[0])
+    await asyncio.to_thread(fleet.replicas, fleet.engines[0])
     alone = await all_of(fleet, questions)
     assert {span.version for answer in alone for span in answer.spans} == {0}
-    await asyncio.to_thread(fleet.members, *fleet.engines)
+    await asyncio.to_thread(fleet.replicas, *fleet.engines)
     await asyncio.to_thread(fleet.serving, 2)
     await asyncio.to_thread(fleet.admin.remove, "two")
 
