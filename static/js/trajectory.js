@@ -246,6 +246,8 @@ export function start() {
   growing?.addEventListener("oc:refresh", grown);
   if (growing) grown(); // what was told before this module was there
 
+  // Until here a press would be lost, so the page comes with these buttons disabled.
+  for (const button of page.querySelectorAll("[data-lens-open]:disabled")) button.disabled = false;
   window.addEventListener("hashchange", fromHash);
   fromHash();
   page.dataset.ready = "";
