@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar, TypeVar
 
 from django.db import models
-from django.db.migrations.operations import AddField, RunSQL
+from django.db.migrations.operations import RunSQL
 
 from composer_web.accounts import access
 from composer_web.accounts.models import DEFAULT_PROJECT, Project
@@ -119,23 +119,3 @@ def project_of(table: str, **parents: str) -> RunSQL:
         """,
         reverse_sql=f"DROP TRIGGER {table}_project ON {table}; DROP FUNCTION {table}_project();",
     )
-
-
-def owned(*names: str) -> list[AddField]:
-    """Migration operations: add the column to models; existing rows belong to the default project."""
-    return [
-        AddField(
-            name,
-            "project",
-            models.ForeignKey(
-                "accounts.Project",
-                on_delete=models.PROTECT,
-                default=project_now,
-                db_default=DEFAULT_PROJECT,
-                db_index=False,
-                editable=False,
-                related_name="+",
-            ),
-        )
-        for name in names
-    ]
