@@ -14,8 +14,8 @@ urlpatterns = [
     path("api/v1/", api.urls),
     path("", include("composer_web.accounts.http.urls")),
     path("", include("composer_web.accounts.http.auth_urls")),
+    path("", include("composer_web.rollouts.http.urls")),  # before runs, whose `runs/<pk>/<action>/` takes any word
     path("", include("composer_web.runs.http.urls")),
-    path("", include("composer_web.rollouts.http.urls")),
     path("", include("composer_web.review.http.urls")),
     path("", include("composer_web.datasets.http.urls")),
     path("", include("composer_web.tasks.http.urls")),

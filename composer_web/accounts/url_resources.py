@@ -89,6 +89,7 @@ OBJECTS: tuple[Line, ...] = (
     ("rollouts/queries/", "pk", "rollouts.SavedQuery", "pk"),
     ("rollouts/waffle/", "run_id", "runs.Run", "pk"),
     ("runs/", "pk", "runs.Run", "pk"),
+    ("runs/", "run_id", "runs.Run", "pk"),
     ("runs/sweeps/", "pk", "runs.Sweep", "pk"),
     ("runs/templates/", "pk", "runs.RunTemplate", "pk"),
     ("runs/views/", "pk", "runs.SavedView", "pk"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from django.db.models import Count, Q, QuerySet
+from collections.abc import Sequence
+
+from django.db.models import Case, Count, IntegerField, Q, QuerySet, When
 from django.utils import timezone
 
 from composer_web.core.errors import NotFound
-from composer_web.runs.models import Metric, Run, RunEvent
+from composer_web.runs.models import RUN_LIVE, Metric, Run, RunEvent
 
 
 def runs() -> QuerySet[Run]:
@@ -18,6 +20,23 @@ def runs() -> QuerySet[Run]:
 def whole_runs() -> QuerySet[Run]:
     """Runs for detail pages, with all columns."""
     return Run.objects.select_related("policy_in", "policy_out", "created_by", "parent", "sweep")
+
+
+RECENT = 6
+"""Number of runs in the sidebar."""
+
+
+def recent(*, besides: int | None = None, count: int = RECENT) -> list[Run]:
+    """Newest runs that are not archived, live ones first, with the columns that a list of names needs."""
+    live = Case(When(state__in=RUN_LIVE, then=0), default=1, output_field=IntegerField())
+    found = Run.objects.filter(archived_at=None).exclude(pk=besides).order_by(live, "-pk")
+    return list(found.only("pk", "name", "state", "kind", "step", "steps_total")[:count])
+
+
+def named(text: str, ids: Sequence[int] = (), *, count: int) -> list[Run]:
+    """Runs whose name holds the text, or with one of the ids, newest first."""
+    found = Run.objects.filter(Q(name__icontains=text) | Q(pk__in=ids)).order_by("-pk")
+    return list(found.only("pk", "name", "state", "kind")[:count])
 
 
 def get_run(pk: int) -> Run:

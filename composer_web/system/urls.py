@@ -1,11 +1,12 @@
 from django.urls import path
 
 from composer_web.quotas.http import views as quota_views
-from composer_web.system import fidelity_views, prometheus, views
+from composer_web.system import fidelity_views, prometheus, search_views, views
 
 app_name = "ops"
 urlpatterns = [
     path("", views.home, name="home"),
+    path("search/", search_views.search, name="search"),
     path("metrics", prometheus.metrics, name="metrics"),
     path("system/", views.system, name="system"),
     path("system/reconcile/", views.reconcile, name="reconcile"),

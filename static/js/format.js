@@ -12,14 +12,3 @@ export function number(value, unit = "") {
   else text = value.toExponential(1);
   return unit ? `${text} ${unit}` : text;
 }
-
-// Replaces the text of <time data-relative> by "3 min ago"; the absolute time stays in its title.
-export function relative(root = document) {
-  for (const element of root.querySelectorAll("time[data-relative]")) {
-    const seconds = (Date.now() - Date.parse(element.dateTime)) / 1000;
-    const steps = [[60, 1, "s"], [3600, 60, "min"], [86_400, 3600, "h"], [Infinity, 86_400, "d"]];
-    const [, size, unit] = steps.find(([limit]) => Math.abs(seconds) < limit);
-    const text = Math.abs(seconds) < 5 ? "just now" : `${Math.round(seconds / size)} ${unit} ago`;
-    if (element.textContent !== text) element.textContent = text;
-  }
-}

@@ -2,18 +2,23 @@
 import { startConfirm } from "./confirm.js";
 import { copy } from "./copy.js";
 import { startFailures } from "./failures.js";
-import { relative } from "./format.js";
+import { startDrawer } from "./frame/drawer.js";
+import { startShortcuts } from "./frame/shortcuts.js";
+import { startSidebar } from "./frame/sidebar.js";
+import { startTimes } from "./frame/times.js";
+import { startToasts, toast } from "./frame/toast.js";
 import { startLive } from "./live.js";
 import { startTheme } from "./theme.js";
 
 startTheme();
+startTimes();
 startFailures();
 startLive();
 startConfirm();
-
-relative();
-setInterval(relative, 10_000);
-document.addEventListener("htmx:afterSettle", (event) => relative(event.target.parentNode ?? document));
+startSidebar();
+startDrawer();
+startShortcuts();
+startToasts();
 
 const pages = {
   "[data-chart]": () => import("./chart.js"),
@@ -85,7 +90,5 @@ document.addEventListener("click", async (event) => {
   if (!button) return;
   const source = document.getElementById(button.dataset.copy) ?? button.closest(".io, .card").querySelector("pre");
   await copy(source.textContent.trim());
-  const before = button.textContent;
-  button.textContent = "Copied";
-  setTimeout(() => (button.textContent = before), 1500);
+  toast("Copied");
 });

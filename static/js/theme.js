@@ -18,18 +18,18 @@ export function colour(name) {
   return value;
 }
 
-export function startTheme() {
-  for (const button of document.querySelectorAll("[data-theme-toggle]")) {
-    button.addEventListener("click", () => {
-      const theme = currentTheme() === "dark" ? "light" : "dark";
-      document.documentElement.dataset.theme = theme;
-      try {
-        localStorage.setItem("theme", theme);
-      } catch {
-        // Storage is blocked: the choice lasts for this page.
-      }
-      announce();
-    });
+export function toggleTheme() {
+  const theme = currentTheme() === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = theme;
+  try {
+    localStorage.setItem("theme", theme);
+  } catch {
+    // Storage is blocked: the choice lasts for this page.
   }
+  announce();
+}
+
+export function startTheme() {
+  for (const button of document.querySelectorAll("[data-theme-toggle]")) button.addEventListener("click", toggleTheme);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", announce);
 }

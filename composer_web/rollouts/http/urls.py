@@ -5,6 +5,7 @@ from composer_web.rollouts.http import finding_views, fork_views, group_views, l
 app_name = "rollouts"
 urlpatterns = [
     path("rollouts/", views.rollout_list, name="list"),
+    path("runs/<int:run_id>/rollouts/", views.rollouts_of_run, name="of-run"),
     path("rollouts/queries/save/", list_views.query_save, name="query-save"),
     path("rollouts/queries/<int:pk>/delete/", list_views.query_delete, name="query-delete"),
     path("rollouts/waffle/<int:run_id>/", group_views.waffle, name="waffle"),

@@ -6,6 +6,7 @@ import json
 from bisect import bisect_left
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
@@ -27,6 +28,7 @@ from composer_web.rollouts.search.filters import RolloutFilter
 from composer_web.rollouts.trajectory import lens, trajectory_store, transcript, turn_filters
 from composer_web.rollouts.trajectory.outcome import outcome
 from composer_web.rollouts.trajectory.overview import overview
+from composer_web.runs.selectors import get_run
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, page, show
 from composer_web.ui.streaming import streamed
@@ -40,11 +42,24 @@ PER_PAGE = 50
 @require_safe
 @page()
 def rollout_list(request: PageRequest) -> HttpResponse:
-    found = strict(RolloutFilter, request.GET, queryset=selectors.rollout_rows())
+    return _list(request, selectors.rollout_rows())
+
+
+@require_safe
+@page()
+def rollouts_of_run(request: PageRequest, run_id: int) -> HttpResponse:
+    """The same list within the frame of one run."""
+    run = get_run(run_id)
+    return _list(request, selectors.rollout_rows().filter(group__run=run), run=run)
+
+
+def _list(request: PageRequest, rows: QuerySet[Rollout], **context: Any) -> HttpResponse:
+    found = strict(RolloutFilter, request.GET, queryset=rows)
     table = RolloutTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
-    context = {"table": table, "filter": found, "live": "rollouts", "queries": saved_queries.queries_for(request.user)}
+    queries = saved_queries.queries_for(request.user)
+    context |= {"table": table, "filter": found, "live": "rollouts", "queries": queries}
     return show(request, template, {**context, "chips": [_chip(request, *chip) for chip in RolloutFilter.chips]})
 
 

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.runs.http import views
+from composer_web.runs.http import tab_views, views
 from composer_web.runs.launch import form_views, launch_views
 
 app_name = "runs"
@@ -20,10 +20,17 @@ urlpatterns = [
     path("runs/sweeps/<int:pk>/", launch_views.sweep_detail, name="sweep"),
     path("runs/compare/", views.run_compare, name="compare"),
     path("runs/compare/others/", views.run_others, name="others"),
+    path("runs/recent/", tab_views.run_recent, name="recent"),
+    path("runs/switch/", tab_views.run_switch, name="switch"),
     path("runs/further/", views.run_further, name="further"),
     path("runs/bulk/tags/", views.run_bulk_tags, name="bulk-tags"),
     path("runs/bulk/<slug:action>/", views.run_bulk, name="bulk"),
     path("runs/<int:pk>/", views.run_detail, name="detail"),
+    path("runs/<int:pk>/charts/", tab_views.run_charts, name="charts"),
+    path("runs/<int:pk>/evals/", tab_views.run_evals, name="evals"),
+    path("runs/<int:pk>/config/", tab_views.run_config, name="config"),
+    path("runs/<int:pk>/logs/", tab_views.run_logs, name="logs"),
+    path("runs/<int:pk>/system/", tab_views.run_system, name="system"),
     path("runs/<int:pk>/config.yaml", form_views.run_file, {"form": "yaml"}, name="yaml"),
     path("runs/<int:pk>/config.toml", form_views.run_file, {"form": "toml"}, name="toml"),
     path("runs/<int:pk>/part/<slug:part>/", views.run_part, name="part"),

@@ -33,6 +33,8 @@ MAX_KEYS = 60
 MOST_OTHERS = 20
 """Maximum number of runs offered at a time on the comparison page. Typing narrows them."""
 MAX_BUCKETS = 1000
+OVERVIEW_PANELS = 4
+"""Number of charts on a run's overview. Its Charts tab has all."""
 
 
 @require_safe
@@ -126,7 +128,8 @@ def run_detail(request: PageRequest, pk: int) -> HttpResponse:
     run = selectors.get_run(pk)
     context: dict[str, Any] = {
         "run": run,
-        "panels": panels.headline(run.kind, run.latest),
+        "tab": "overview",
+        "panels": panels.headline(run.kind, run.latest)[:OVERVIEW_PANELS],
         **charts([run]),
     }
     for name, part in parts.PARTS.items():
@@ -201,7 +204,8 @@ def run_part(request: PageRequest, pk: int, part: str) -> HttpResponse:
     if part not in parts.PARTS:
         raise Http404(f"a run page has no part {part}")
     run = selectors.get_run(pk)
-    return show(request, f"runs/_{part}.html", {"run": run, **parts.PARTS[part](run)})
+    place = {"tab": request.GET.get("tab", ""), "deep": "deep" in request.GET}
+    return show(request, f"runs/_{part}.html", {"run": run, **place, **parts.PARTS[part](run)})
 
 
 @require_POST

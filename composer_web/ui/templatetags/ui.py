@@ -65,6 +65,14 @@ def badge(value: Any, label: str = "") -> SafeString | str:
     return format_html('<span class="badge badge--{}">{}</span>', TONES.get(str(value), "none"), label or words(value))
 
 
+@register.simple_tag
+def dot(value: Any) -> SafeString:
+    """A state as a coloured dot, named for screen readers."""
+    return format_html(
+        '<span class="dot dot--{}"><span class="unseen">{}</span></span>', TONES.get(str(value), "none"), words(value)
+    )
+
+
 @register.filter
 def num(value: Any, digits: int = 3) -> str:
     """A number with up to `digits` significant decimals; an en dash when there is none."""
@@ -141,6 +149,16 @@ def ago(value: datetime | None) -> SafeString | str:
         return "–"
     shown = timezone.localtime(value).strftime("%Y-%m-%d %H:%M:%S %Z")
     return format_html('<time data-relative datetime="{}" title="{}">{}</time>', value.isoformat(), shown, shown)
+
+
+@register.simple_tag
+def elapsed(start: datetime | None, end: datetime | None = None) -> SafeString | str:
+    """Wall time from `start` to `end`; without an end, js/frame/times.js counts on each second."""
+    if start is None:
+        return "–"
+    if end is not None:
+        return seconds(end - start)
+    return format_html('<time data-since="{}">{}</time>', start.isoformat(), seconds(timezone.now() - start))
 
 
 @register.filter
