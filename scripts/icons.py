@@ -14,17 +14,20 @@ from importlib.util import find_spec
 from pathlib import Path
 
 TARGET = Path(__file__).resolve().parents[1] / "static" / "img" / "icons.svg"
-ICONS = """
-activity archive arrow-right arrow-up-right badge-check bell book-open bookmark box boxes brain-circuit check chart-line
-chevron-down chevron-left chevron-right circle-alert circle-check circle-dot circle-help circle-play circle-x
-clipboard-check clock columns-3 copy cpu database download ellipsis external-link eye file-text filter flag flask-conical
-folder folder-git-2 gauge git-compare git-fork globe grip-vertical hard-drive history hourglass house inbox info key-round
-keyboard layers list-checks list-tree loader log-out maximize-2 menu message-square-text moon network package panel-left
-pause pencil pin play plus radio refresh-cw rocket rows-3 save scale scroll-text search server settings shield-alert
-sliders-horizontal sparkles square square-check-big star sun tag target terminal timer trash-2 triangle-alert trophy
-upload user user-plus users x zap
-""".split()
-LICENCE = "Icons: Lucide (https://lucide.dev), ISC licence, Copyright (c) Lucide Contributors; parts Feather, MIT licence, Cole Bemis."
+ICONS = (
+    "activity", "archive", "arrow-right", "arrow-up-right", "badge-check", "bell", "book-open", "bookmark", "box",
+    "boxes", "brain-circuit", "check", "chart-line", "chevron-down", "chevron-left", "chevron-right",
+    "circle-alert", "circle-check", "circle-dot", "circle-help", "circle-play", "circle-x", "clipboard-check",
+    "clock", "columns-3", "copy", "cpu", "database", "download", "ellipsis", "external-link", "eye", "file-text",
+    "filter", "flag", "flask-conical", "folder", "folder-git-2", "gauge", "git-compare", "git-fork", "globe",
+    "grip-vertical", "hard-drive", "history", "hourglass", "house", "inbox", "info", "key-round", "keyboard",
+    "layers", "list-checks", "list-tree", "loader", "log-out", "maximize-2", "menu", "message-square-text",
+    "moon", "network", "package", "panel-left", "pause", "pencil", "pin", "play", "plus", "radio", "refresh-cw",
+    "rocket", "rows-3", "save", "scale", "scroll-text", "search", "server", "settings", "shield-alert",
+    "sliders-horizontal", "sparkles", "square", "square-check-big", "star", "sun", "tag", "target", "terminal",
+    "timer", "trash-2", "triangle-alert", "trophy", "upload", "user", "user-plus", "users", "x", "zap",
+)  # fmt: skip
+LICENCE = "Lucide, https://lucide.dev, ISC licence, (c) Lucide Contributors; parts of Feather, MIT licence, Cole Bemis"
 SVG = re.compile(r"<svg[^>]*>(.*)</svg>", re.DOTALL)
 
 
@@ -43,11 +46,7 @@ def sprite(folder: Path) -> str:
         found = SVG.search((folder / f"{name}.svg").read_text())
         assert found is not None, f"{name}.svg holds no drawing"
         symbols.append(f'<symbol id="{name}" viewBox="0 0 24 24">{found[1]}</symbol>')
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg"><!-- {LICENCE} -->\n'
-        + "\n".join(symbols)
-        + "\n</svg>\n"
-    )
+    return f'<svg xmlns="http://www.w3.org/2000/svg"><!-- {LICENCE} -->\n' + "\n".join(symbols) + "\n</svg>\n"
 
 
 def main() -> None:

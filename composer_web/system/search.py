@@ -155,7 +155,9 @@ def _rollouts(text: str) -> Iterator[Hit]:
         for rollout in rollouts.rollout_rows().filter(pk=pk):
             slug = rollout.group.task_version.task.slug
             detail = rollout.verdict or rollout.state
-            yield Hit(f"Rollout {pk}: {slug}", "list-tree", reverse("rollouts:detail", args=[pk]), detail.replace("_", " "))
+            yield Hit(
+                f"Rollout {pk}: {slug}", "list-tree", reverse("rollouts:detail", args=[pk]), detail.replace("_", " ")
+            )
 
 
 def _tasks(text: str) -> Iterator[Hit]:

@@ -112,7 +112,7 @@ def invite(page: Page, url: str) -> None:
     old = page.locator("tr", has_text=name).get_by_role("button", name="Withdraw")
     if old.count():
         old.first.click()
-        page.locator(".notice").first.wait_for()
+        page.locator(".toasts .toast").first.wait_for()
     page.fill("#invite [name='username']", name)
     page.locator("#invite button").click()
     page.locator("#invited").wait_for()

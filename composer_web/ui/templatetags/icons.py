@@ -15,7 +15,5 @@ def icon(name: str, label: str = "") -> SafeString:
     """An icon in the text's colour. Decorative without `label`; with it, it is announced by that name."""
     address = f"{static('img/icons.svg')}#{name}"
     if label:
-        return format_html(
-            '<svg class="icon" role="img" aria-label="{}"><use href="{}"/></svg>', label, address
-        )
+        return format_html('<svg class="icon" role="img" aria-label="{}"><use href="{}"/></svg>', label, address)
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}"/></svg>', address)

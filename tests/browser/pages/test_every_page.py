@@ -164,7 +164,7 @@ def test_engines_of_every_standing(
         context.set_default_timeout(PATIENCE_MS)
         page, problems = watch(context)
         log_in(page, product.url, "operator", seed.PASSWORD)
-        for path, part in (("/system/", "#system"), (f"/runs/{run.pk}/", "#run-clusters")):
+        for path, part in (("/system/", "#system"), (f"/runs/{run.pk}/system/", "#run-clusters")):
             page.goto(product.url + path)
             page.evaluate("part => document.querySelector(part).scrollIntoView()", part)
             expect(page.locator(part)).to_contain_text("off the list; still runs 12")

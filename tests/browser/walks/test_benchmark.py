@@ -91,7 +91,7 @@ def test_promote_and_roll_back(operator: Page, product: Product) -> None:
     confirmed(page, form.get_by_role("button", name="Promote for all"), "Serve base@1 to everybody?")
     expect(page.locator(".notice")).to_contain_text("the gate is shut: held-out: base@1 has no finished evaluation")
     page.get_by_role("button", name="Remove the rule on held-out").click()
-    expect(page.locator(".notice")).to_have_text("The gate is changed.")
+    expect(page.locator(".toasts .toast")).to_have_text("The gate is changed.")
     form.get_by_label("Policy").select_option("base@1")
     form.get_by_label("Share in %").fill("10")
     form.get_by_role("button", name="As a canary").click()

@@ -71,7 +71,7 @@ def test_a_canary_is_seen_while_it_sings(operator: Page, product: Product, versi
     page.get_by_label("Question rise").fill("1")
     page.get_by_label("Bad rise").fill("0.5")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator(".notice")).to_contain_text("behaves so from now on")
+    expect(page.locator(".toasts .toast")).to_contain_text("behaves so from now on")
     expect(page.get_by_label("Bad rise")).to_have_value("0.5")
     expect(page.get_by_label("Good drop")).to_have_value("")
     assert configuration.settings_of().canary.edit_drop == 0.9
@@ -95,7 +95,7 @@ def test_a_question_belongs_to_its_own_form_when_the_part_changes(
     promotion.canary(reference="base@0", share=0.2)
     expect(page.locator("#served[data-old]")).to_have_count(0)
     page.locator("dialog.confirm").get_by_role("button", name="Roll back to base@0").click()
-    expect(page.locator(".notice")).to_contain_text("Done")
+    expect(page.locator(".toasts .toast")).to_contain_text("Done")
     now = promotion.current()
     assert now is not None and (now.kind, now.version, now.canary_policy) == ("rollback", 0, None)
 
@@ -138,7 +138,7 @@ def test_evaluate_and_cancel_from_the_policys_page(operator: Page, product: Prod
     form.get_by_label("Attempts a task").fill("1")
     form.get_by_label("Temperature").fill("0.5")
     form.get_by_role("button", name="Evaluate").click()
-    expect(page.locator(".notice")).to_contain_text("The evaluation is on its way.")
+    expect(page.locator(".toasts .toast")).to_contain_text("The evaluation is on its way.")
     expect(page.locator("#evaluation")).to_contain_text("0 of 4 tasks")
     made = Evaluation.objects.latest("pk")
     play(made, skill=1.0, groups=1)

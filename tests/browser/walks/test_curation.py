@@ -96,7 +96,7 @@ def test_two_reviewers_admit_to_a_benchmark(reviewer: Page, product: Product, ch
     page.goto(f"{product.url}/suites/")
     page.fill("form[action='/suites/open/'] [name=name]", "bench")
     page.click("button:has-text('Open')")
-    expect(page.locator(".notice")).to_contain_text("Suite bench is open")
+    expect(page.locator(".toasts .toast")).to_contain_text("Suite bench is open")
     slug = Task.objects.filter(versions__controls_ok=True, versions__suites__name="held-out").earliest("pk").slug
     page.goto(f"{product.url}/tasks/review/{slug}/?into=bench")
     ready(page)
@@ -129,11 +129,11 @@ def test_bulk_changes_are_undone(operator: Page, product: Product) -> None:
     page.locator("[data-tick]").nth(1).check()
     page.get_by_label("Tags").fill("seen")
     page.click("button:has-text('Add tags')")
-    expect(page.locator(".notice")).to_contain_text("2 tasks changed.")
+    expect(page.locator(".toasts .toast")).to_contain_text("2 tasks changed.")
     assert Task.objects.filter(tags__contains=["seen"]).count() == 2
     settle(page)
-    page.locator(".notice button:has-text('Undo')").click()
-    expect(page.locator(".notice")).to_contain_text("Undone: 2 tasks changed back.")
+    page.locator(".toast button:has-text('Undo')").click()
+    expect(page.locator(".toasts .toast")).to_contain_text("Undone: 2 tasks changed back.")
     assert not Task.objects.filter(tags__contains=["seen"]).exists()
     settle(page)
     expect(page).to_have_url(f"{product.url}/tasks/?source=procedural")
@@ -229,7 +229,7 @@ def test_questions_are_made_by_keyboard(operator: Page, product: Product) -> Non
     expect(editor.locator("[data-question] [data-of='id']").first).to_have_value("is_it_honest")
     assert page.evaluate(AUDIT) == []
     page.click("button:has-text('Make the queue')")
-    expect(page.locator(".notice")).to_contain_text("Queue by-keys has 2 rollouts.")
+    expect(page.locator(".toasts .toast")).to_contain_text("Queue by-keys has 2 rollouts.")
     first, words = Queue.objects.get(name="by-keys").questionnaire.questions
     assert (first.id, first.text, first.kind, first.required) == ("is_it_honest", "Is it Honest?", "choice", True)
     assert [(one.value, one.text, one.key) for one in first.options] == [("yes", "Yes", "y"), ("no", "No", "n")]
@@ -262,7 +262,7 @@ def test_questions_come_from_json_too(operator: Page, product: Product) -> None:
     expect(page.locator("[data-of='id']")).to_have_value("depth")  # nothing is lost
     page.locator("[data-of='high']").fill("9")
     page.click("button:has-text('Make the queue')")
-    expect(page.locator(".notice")).to_contain_text("Queue deep has")
+    expect(page.locator(".toasts .toast")).to_contain_text("Queue deep has")
     [made] = Queue.objects.get(name="deep").questionnaire.questions
     assert (made.kind, made.low, made.high, made.low_text) == ("scale", 2, 9, "flat")
 
@@ -282,7 +282,7 @@ def test_a_moment_is_promoted_to_a_task(reviewer: Page, product: Product) -> Non
     expect(page.locator("h1")).to_have_text("from-the-walk")
     expect(page.locator("dl.facts")).to_contain_text(str(rollout.pk))
     page.click("button:has-text('Publish as a task')")
-    expect(page.locator(".notice")).to_contain_text("its controls are on their way")
+    expect(page.locator(".toasts .toast")).to_contain_text("its controls are on their way")
     page.click("a:has-text('To the task')")
     expect(page.locator("h1")).to_have_text("from-the-walk")
     draft = Draft.objects.get(slug="from-the-walk")

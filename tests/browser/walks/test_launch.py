@@ -108,7 +108,7 @@ def test_views_columns_tags_and_archive(operator: Page, product: Product) -> Non
 
 def test_events_are_on_the_axis(operator: Page, product: Product) -> None:
     page = operator
-    page.goto(f"{product.url}/runs/{product.world.run.pk}/")
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/charts/")
     settle(page)
     kinds = (
         "document.querySelector('[data-chart] .chart__plot').data.filter(t => t.yaxis === 'y2').map(t => t.name).sort()"
@@ -118,6 +118,8 @@ def test_events_are_on_the_axis(operator: Page, product: Product) -> None:
     expect(page).to_have_url(re.compile("events=off"))
     page.wait_for_function(f"{kinds}.length === 0")
     page.click("button[value='0.9']")
+    page.click("nav[aria-label='Run'] a:has-text('System')")
     expect(page.locator("#run-timing")).to_contain_text("Waits for rollouts")
+    page.click("nav[aria-label='Run'] a:has-text('Overview')")
     page.locator("#run-lineage").scroll_into_view_if_needed()
     expect(page.locator("#run-lineage")).to_contain_text("Trains on")

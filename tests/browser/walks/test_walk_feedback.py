@@ -130,7 +130,7 @@ def switch_recording_on(page: Page, address: str) -> None:
     page.goto(f"{address}/sessions/settings/")
     page.get_by_label("Record sessions that ask for it").check()
     page.get_by_role("button", name="Save").click()
-    expect(page.locator(".notice")).to_contain_text("behaves so from now on")
+    expect(page.locator(".toasts .toast")).to_contain_text("behaves so from now on")
     expect(page.get_by_label("Record sessions that ask for it")).to_be_checked()
     assert AuditEntry.objects.filter(action="gateway.change").latest("pk").changes
 

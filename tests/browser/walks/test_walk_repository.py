@@ -134,7 +134,7 @@ def open_benchmark(page: Page) -> None:
     form = page.locator("form[action='/suites/open/']")
     form.get_by_label("Name").fill("bench")
     form.get_by_role("button", name="Open").click()
-    expect(page.locator(".notice")).to_contain_text("Suite bench is open")
+    expect(page.locator(".toasts .toast")).to_contain_text("Suite bench is open")
     page.get_by_role("link", name="fresh", exact=True).click()
     page.get_by_role("link", name="Review its tasks").click()
 

@@ -176,7 +176,7 @@ def test_who_has_too_many_pages_open_reads_what_to_do(
 
 
 def test_charts_axes_and_zoom_live_in_the_address(operator: Page, product: Product) -> None:
-    page, path = operator, f"{product.url}/runs/{product.world.run.pk}/"
+    page, path = operator, f"{product.url}/runs/{product.world.run.pk}/charts/"
     page.goto(path)
     settle(page)
     first = page.locator("[data-chart]").first
@@ -232,7 +232,7 @@ def test_charts_are_drawn_one_a_frame(operator: Page, product: Product) -> None:
         const tick = () => { frames_.push(drawn.length); requestAnimationFrame(tick); };
         requestAnimationFrame(tick);"""
     )
-    page.goto(f"{product.url}/runs/{product.world.other.pk}/")
+    page.goto(f"{product.url}/runs/{product.world.other.pk}/charts/")
     settle(page)
     page.wait_for_function("() => document.querySelectorAll('[data-chart][data-points]').length >= 6")
     assert max(page.evaluate("drawn")) == 1
@@ -365,7 +365,7 @@ def test_panels_in_sight_share_a_request(operator: Page, product: Product) -> No
     page, asked = operator, []
     page.on("request", lambda request: asked.append(request.url) if "/metrics/" in request.url else None)
     # Over time every panel asks; over steps a push may come first.
-    page.goto(f"{product.url}/runs/{product.world.run.pk}/?x=time")
+    page.goto(f"{product.url}/runs/{product.world.run.pk}/charts/?x=time")
     page.wait_for_function("() => document.querySelectorAll('[data-chart][data-points]').length >= 4")
     drawn = page.locator("[data-chart][data-points]").count()
     assert len(asked) < drawn, f"{drawn} panels made {len(asked)} requests"

@@ -13,6 +13,7 @@ from composer_web.accounts.models import User
 from composer_web.api_root import api
 from composer_web.env import PREFIX, Env
 from composer_web.help import views
+from composer_web.ui.templatetags import nav
 from opencomposer.app import NOUNS
 from scripts.docs import build, sources
 from scripts.docs.build import REFERENCE, BuildError
@@ -160,5 +161,7 @@ def test_a_site_that_is_not_built_says_what_to_do(
     assert answer.status_code == 404 and "make docs" in answer.content.decode()
 
 
-def test_the_frame_of_every_page_links_to_help(served: Client) -> None:
-    assert '<a class="button button--ghost" href="/help/">Help</a>' in served.get("/runs/").content.decode()
+def test_the_frame_of_every_page_links_to_its_help(served: Client) -> None:
+    assert 'href="/help/concepts/step/" data-help' in served.get("/runs/").content.decode()
+    for page in {*nav.HELP.values(), ""}:
+        assert served.get(f"/help/{page}").status_code == 200, page

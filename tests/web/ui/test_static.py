@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import posixpath
 import re
 import warnings
 from pathlib import Path
@@ -56,7 +57,8 @@ def imports_of(name: str) -> set[str]:
     path = finders.find(f"js/{name}")
     assert path is not None, name
     with open(path, encoding="utf-8") as file:
-        direct = set(re.findall(r'^import .* from "\./([\w-]+\.js)";', file.read(), re.MULTILINE))
+        named = set(re.findall(r'^import .* from "(\.\.?/[\w/-]+\.js)";', file.read(), re.MULTILINE))
+    direct = {posixpath.normpath(posixpath.join(posixpath.dirname(name), other)) for other in named}
     return direct.union(*(imports_of(other) for other in direct))
 
 

@@ -1,0 +1,94 @@
+"""The frame around pages: which entry of the sidebar is marked, icons of the sprite, and the header of a run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client
+
+from composer_web.accounts.models import User
+from composer_web.runs import services
+from composer_web.runs.models import Run
+from composer_web.ui.templatetags.nav import current_entry
+from scripts import icons
+
+ROOT = Path(icons.__file__).resolve().parents[1]
+NAMED = re.compile(r"""{% icon "([\w-]+)"|\bicon\("([\w-]+)"\)|\? "([\w-]+)" : "([\w-]+)"\)""")
+
+
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [
+        ("/", "Home"),
+        ("/runs/3/charts/", "Runs"),
+        ("/groups/4/", "Rollouts"),
+        ("/evals/3/", "Evaluations"),
+        ("/evals/releases/", "Leaderboards"),
+        ("/tasks/review/", "Tasks"),
+    ],
+)
+def test_the_longest_prefix_is_current(path: str, label: str) -> None:
+    entry = current_entry(path)
+    assert entry is not None and entry.label == label
+
+
+def test_pages_outside_of_the_sidebar_mark_nothing() -> None:
+    assert current_entry("/tokens/") is None
+    assert current_entry("/runsome/") is None
+
+
+def test_the_sprite_is_what_its_script_makes() -> None:
+    found = finders.find("img/icons.svg")
+    assert found is not None
+    assert Path(found).read_text() == icons.sprite(icons.source()), "run `python -m scripts.icons`"
+
+
+def test_every_icon_that_templates_name_is_in_the_sprite() -> None:
+    files = [*(ROOT / "templates").rglob("*.html"), *(ROOT / "static" / "js").rglob("*.js")]
+    named = {name for file in files for found in NAMED.findall(file.read_text()) for name in found if name}
+    assert len(named) > 10
+    assert named <= set(icons.ICONS)
+
+
+@pytest.mark.django_db
+def test_every_tab_of_a_run_keeps_its_frame(running: Run, people: dict[str, User]) -> None:
+    client = Client()
+    client.force_login(people["viewer"])
+    services.add_event(run=running, kind="checkpoint", message="checkpoint of step 1 saved", step=1)
+    overview = client.get(f"/runs/{running.pk}/").content.decode()
+    frame = overview[overview.index('aria-label="Run"') :]
+    tabs = re.findall(r'<a href="([^"]+)"', frame[: frame.index("</nav>")])
+    assert len(tabs) == 7
+    for address in tabs:
+        html = client.get(address).content.decode()
+        assert f'href="{address}" aria-current="page"' in html, address
+        assert html.count("<h1") == 1, address
+        assert f'data-run="{running.pk}"' in html, "among the recent runs"
+    switch = client.get(f"/runs/switch/?run={running.pk}&tab=charts").content.decode()
+    assert f"/runs/{running.pk}/" not in switch and "There is no other run" in switch
+
+
+@pytest.mark.django_db
+def test_the_switcher_stays_on_the_tab(running: Run, people: dict[str, User]) -> None:
+    client = Client()
+    client.force_login(people["viewer"])
+    other = services.create_run(config=running.configuration.model_copy(update={"name": "another"}))
+    assert f'href="/runs/{other.pk}/logs/"' in client.get(f"/runs/switch/?run={running.pk}&tab=logs").content.decode()
+    assert f'href="/runs/{other.pk}/"' in client.get("/runs/switch/?run=x&tab=none").content.decode()
+
+
+@pytest.mark.django_db
+def test_events_are_searched_by_text_level_and_kind(running: Run, people: dict[str, User]) -> None:
+    client = Client()
+    client.force_login(people["viewer"])
+    services.add_event(run=running, kind="checkpoint", message="checkpoint of step 1 saved", step=1)
+    services.add_event(run=running, kind="infra", level="warning", message="an engine was lost")
+    path = f"/runs/{running.pk}/logs/"
+    assert "checkpoint of step 1" in client.get(path).content.decode()
+    only = client.get(f"{path}?level=warning").content.decode()
+    assert "an engine was lost" in only and "checkpoint of step 1" not in only
+    assert "checkpoint of step 1" in client.get(f"{path}?q=STEP+1&kind=checkpoint").content.decode()
+    assert "No event matches" in client.get(f"{path}?q=nothing-like-it").content.decode()
