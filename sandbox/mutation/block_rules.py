@@ -1,4 +1,4 @@
-"""Mutation operators on statements and blocks: remove them, swap them, or run a loop once."""
+"""Mutation operators on statements and blocks: remove them, swap them, or leave a loop the wrong way."""
 
 from __future__ import annotations
 
@@ -6,27 +6,47 @@ from itertools import pairwise
 
 import libcst as cst
 
-from sandbox.mutation.syntax import Change, Found, Function, Rule
+from sandbox.mutation.syntax import Found, Function, Rule
 
 
-def removed_statement(at: Function, node: cst.SimpleStatementLine) -> Found:
-    for small in node.body:
-        if isinstance(small, cst.AugAssign | cst.Break | cst.Continue) or (
-            isinstance(small, cst.Expr) and isinstance(small.value, cst.Call)
-        ):
-            yield at.replace("removed statement", small, "pass")
+def removed(at: Function, node: cst.IndentedBlock) -> Found:
+    """One statement of a block, with its lines and the comment above it.
 
-
-def removed_assignment(at: Function, node: cst.IndentedBlock) -> Found:
-    """The second assignment to a name in a block, so that the first one's value stays."""
+    Nothing stands in its place: `pass` would show where to look. So a block's only statement stays.
+    """
+    statements = [line for line in node.body if not _is_docstring(at, line)]
+    if len(statements) < 2:
+        return
     known: set[str] = set()
-    for line in node.body:
-        for small in line.body if isinstance(line, cst.SimpleStatementLine) else ():
-            if isinstance(small, cst.Assign) and isinstance(small.targets[0].target, cst.Name):
-                name = small.targets[0].target.value
-                if name in known or name in at.names[: len(at.node.params.params)]:
-                    yield at.replace("removed assignment", small, "pass")
-                known.add(name)
+    for line in statements:
+        operator = _kind_of(line) or _assigned_again(at, line, known)
+        if operator:
+            yield at.delete(operator, line)
+
+
+def _is_docstring(at: Function, line: cst.BaseStatement) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and line.body[0] is at.docstring
+
+
+def _kind_of(line: cst.BaseStatement) -> str:
+    match line:
+        case cst.SimpleStatementLine(body=[cst.AugAssign() | cst.Break() | cst.Continue() | cst.Expr(value=cst.Call())]):
+            return "removed statement"
+        case cst.If(orelse=None, body=cst.IndentedBlock() as body) if _leaves(body):
+            return "removed guard"
+        case cst.For(orelse=None) | cst.While(orelse=None):
+            return "removed loop"
+    return ""
+
+
+def _assigned_again(at: Function, line: cst.BaseStatement, known: set[str]) -> str:
+    """For an assignment to a name that has a value before, so that the function still runs."""
+    match line:
+        case cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))])]):
+            again = name in known or name in at.parameters
+            known.add(name)
+            return "removed assignment" if again else ""
+    return ""
 
 
 def swapped_lines(at: Function, node: cst.IndentedBlock) -> Found:
@@ -44,8 +64,6 @@ def _moves(line: cst.SimpleStatementLine, docstring: cst.CSTNode | None) -> bool
 def branches(at: Function, node: cst.If) -> Found:
     other = node.orelse
     if other is None:
-        if isinstance(node.body, cst.IndentedBlock) and _leaves(node.body):
-            yield _emptied(at, "removed guard", node.body)
         return
     yield at.remove_after("removed branch", node.body, other)
     if (
@@ -63,34 +81,21 @@ def _leaves(block: cst.IndentedBlock) -> bool:
     )
 
 
-def _emptied(at: Function, operator: str, block: cst.IndentedBlock) -> Change:
-    return at.replace(operator, block, "pass")
+def jump(at: Function, node: cst.Break | cst.Continue) -> Found:
+    yield at.replace("wrong jump", node, "continue" if isinstance(node, cst.Break) else "break")
 
 
-def loop_once(at: Function, node: cst.For | cst.While) -> Found:
-    """A loop that ends after its first round, and one that does nothing."""
-    if isinstance(node.body, cst.IndentedBlock):
-        end, last = at.span(node.body)[1], node.body.body[-1]
-        if not (isinstance(last, cst.SimpleStatementLine) and _ends(last)):
-            yield Change("loop runs once", end, end, f"\n{' ' * at.indent(node.body)}break")
-        yield _emptied(at, "removed loop", node.body)
-
-
-def _ends(line: cst.SimpleStatementLine) -> bool:
-    return isinstance(line.body[-1], cst.Return | cst.Raise | cst.Break)
-
-
-def handler(at: Function, node: cst.ExceptHandler) -> Found:
-    """An exception that is swallowed, or one that is no longer caught."""
-    if isinstance(node.body, cst.IndentedBlock) and at.text(node.body) not in ("raise", "pass"):
-        yield at.replace("removed handler", node.body, "raise")
+def handler(at: Function, node: cst.Try) -> Found:
+    """An exception that is no longer caught, where others still are."""
+    if len(node.handlers) > 1:
+        for one in node.handlers:
+            yield at.delete("removed handler", one)
 
 
 BLOCK_RULES = (
-    Rule(("removed statement",), (cst.SimpleStatementLine,), removed_statement),
-    Rule(("removed assignment",), (cst.IndentedBlock,), removed_assignment),
+    Rule(("removed statement", "removed guard", "removed loop", "removed assignment"), (cst.IndentedBlock,), removed),
     Rule(("swapped lines",), (cst.IndentedBlock,), swapped_lines),
-    Rule(("removed branch", "inverted branches", "removed guard"), (cst.If,), branches),
-    Rule(("loop runs once", "removed loop"), (cst.For, cst.While), loop_once),
-    Rule(("removed handler",), (cst.ExceptHandler,), handler),
+    Rule(("removed branch", "inverted branches"), (cst.If,), branches),
+    Rule(("wrong jump",), (cst.Break, cst.Continue), jump),
+    Rule(("removed handler",), (cst.Try,), handler),
 )

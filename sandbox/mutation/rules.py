@@ -18,6 +18,7 @@ def _both_ways(pairs: dict[str, str]) -> dict[str, str]:
 
 
 COMPARISON_SWAPS = _both_ways({"<": "<=", ">": ">=", "==": "!=", "is": "is not", "in": "not in"})
+NEGATIONS = _both_ways({"<": ">=", ">": "<="})
 ARITHMETIC_SWAPS = _both_ways({"+": "-", "*": "//", "%": "/", "<<": ">>", "&": "|"})
 BOOLEAN_SWAPS = _both_ways({"and": "or"})
 NAME_SWAPS = _both_ways({"min": "max", "any": "all", "list": "tuple"})
@@ -78,8 +79,15 @@ def returned(at: Function, node: cst.Return) -> Found:
 
 
 def negated(at: Function, node: cst.If | cst.While | cst.IfExp) -> Found:
-    if not isinstance(node.test, cst.UnaryOperation):
-        yield at.replace("negated condition", node.test, f"not ({at.text(node.test)})")
+    """The opposite condition as a programmer would write it.
+
+    Conditions that other operators turn round are left to them.
+    """
+    match node.test:
+        case cst.Name() | cst.Attribute() | cst.Call() | cst.Subscript() | cst.Await():
+            yield at.replace("negated condition", node.test, f"not {at.text(node.test)}")
+        case cst.Comparison(comparisons=[cst.ComparisonTarget(operator=operator)]) if at.text(operator) in NEGATIONS:
+            yield at.replace("negated condition", operator, NEGATIONS[at.text(operator)])
 
 
 def slice_bound(at: Function, node: cst.Slice) -> Found:

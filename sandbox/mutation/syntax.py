@@ -53,10 +53,14 @@ class Function:
         return first if string else None
 
     @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        own = self.node.params
+        return tuple(p.name.value for p in (*own.posonly_params, *own.params, *own.kwonly_params))
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Parameters and names that the body assigns to, in the order in which they appear."""
-        own = self.node.params
-        seen = [p.name.value for p in (*own.posonly_params, *own.params, *own.kwonly_params)]
+        seen = list(self.parameters)
         for node in _walk(self.node.body):
             if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Name):
                 seen.append(node.target.value)
@@ -88,6 +92,17 @@ class Function:
 
     def replace(self, operator: str, node: cst.CSTNode, text: str) -> Change:
         return Change(operator, *self.span(node), text)
+
+    def delete(self, operator: str, node: cst.CSTNode) -> Change:
+        """Drop the lines of a statement and the comments directly above it."""
+        start, end = (at - self._offset for at in self.span(node))
+        start = self._text.rfind(b"\n", 0, start) + 1
+        end = self._text.find(b"\n", end) + 1 or len(self._text)
+        while (above := self._text.rfind(b"\n", 0, start - 1) + 1) < start:
+            if not self._text[above:start].lstrip().startswith(b"#"):
+                break
+            start = above
+        return Change(operator, start + self._offset, end + self._offset, "")
 
     def swap(self, operator: str, first: cst.CSTNode, second: cst.CSTNode) -> Change:
         """Exchange two stretches; what stands between them stays."""

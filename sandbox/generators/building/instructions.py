@@ -42,6 +42,8 @@ class Evidence:
     """File in which the feature belongs."""
     owner: str = ""
     """Class in which it belongs."""
+    line: str = ""
+    """Line of the shown test at which it fails; empty where it fails outside its own text, such as in a fixture."""
 
     @property
     def place(self) -> str:
@@ -64,7 +66,11 @@ class Evidence:
 
 
 def evidence_of(package: str, draft: Draft, failures: Mapping[str, str], read: Callable[[str], str]) -> Evidence | None:
-    """From the failing test (id → pytest's account) with the shortest text, the plainest; None when none can be shown."""
+    """From the failing test (id → pytest's account) that says most plainly what fails; None when none can be shown.
+
+    Tests that contain the line at which they fail come first, then those with the shortest text. A benchmark measures
+    time: what it asserts, if anything, is no description of behaviour, so it is never shown.
+    """
     if draft.summary:
         owner = draft.functions[0].rpartition(".")[0] if draft.functions else ""
         return Evidence(package, wanted=draft.summary, where=next(iter(draft.gold)), owner=owner)
@@ -74,14 +80,29 @@ def evidence_of(package: str, draft: Draft, failures: Mapping[str, str], read: C
         (function,) = functions
         text = function_text(read(path), function)
         error = error_lines(failures[test_id])
-        if text is None or not error or len(text.splitlines()) > MAX_TEST_LINES:
+        if text is None or not error or len(text.splitlines()) > MAX_TEST_LINES or is_benchmark(test_id, text):
             continue
         if draft.shown and (test_id not in draft.shown or any(path in failures[test_id] for path in draft.gold)):
             continue  # what it saw may not lead straight to the cause
-        if best is None or len(text) < len(best.test):
-            account = "\n".join(failures[test_id].strip().splitlines()[:MAX_ACCOUNT_LINES])
-            best = Evidence(package, test_id, text.rstrip(), error, account)
+        account = "\n".join(failures[test_id].strip().splitlines()[:MAX_ACCOUNT_LINES])
+        line = failing_line(failures[test_id], text)
+        found = Evidence(package, test_id, text.rstrip(), error, account, line=line)
+        if best is None or (not found.line, len(found.test)) < (not best.line, len(best.test)):
+            best = found
     return best
+
+
+def is_benchmark(test_id: str, text: str) -> bool:
+    """Whether a test measures speed, by its file's place, its name or the fixture of pytest-benchmark."""
+    head = text.partition("):")[0]
+    return bool(re.search(r"(?<![a-z])bench(mark)?s?(?![a-z])", test_id.lower())) or "benchmark" in head
+
+
+def failing_line(account: str, text: str) -> str:
+    """The last line of `text` that a frame of pytest's account (`path:line: in name`) quotes; empty when none does."""
+    own = {line.strip() for line in text.splitlines()}
+    quoted = re.findall(r"(?m)^\S.*:\d+: in .*\n[ \t]+(\S.*)$", account)
+    return next((line.strip() for line in reversed(quoted) if line.strip() in own), "")
 
 
 def error_lines(account: str) -> str:
@@ -102,7 +123,7 @@ def _precise(seen: Evidence, rng: random.Random) -> str:
     return (
         f"`{seen.package}` behaves wrongly. This check used to pass and fails now{which}:\n\n"
         f"```python\n{seen.test}\n```\n\n"
-        f"It reports:\n\n```\n{seen.error}\n```\n\n"
+        f"{f'It fails at `{seen.line}` and reports' if seen.line else 'It reports'}:\n\n```\n{seen.error}\n```\n\n"
         "Find the cause in the package and correct it. The check above is not in the checkout; "
         "other checks of the same behaviour will be run as well, and everything that works now must keep working.\n"
     )

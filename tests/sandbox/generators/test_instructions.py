@@ -43,6 +43,34 @@ def test_the_shortest_failing_test_is_shown():
     assert evidence().error == "assert 1 == 2\n+  where 1 = shelved()"
 
 
+def test_the_line_that_fails_is_quoted():
+    assert evidence().line == "assert 1 == 2"
+    assert "It fails at `assert 1 == 2`" in write(evidence(), "precise", random.Random(0))
+
+
+def test_a_test_that_shows_what_fails_goes_before_a_shorter_one():
+    source = "def test_short(made):\n    made()\n\n\ndef test_long():\n    value = shelved()\n    assert value == 2\n"
+    failures = {
+        "t.py::test_short": "conftest.py:4: in made\n    assert shelved() == 2\nE   assert 1 == 2",
+        "t.py::test_long": "t.py:7: in test_long\n    assert value == 2\nE   assert 1 == 2",
+    }
+    found = evidence_of("shop", DRAFT, failures, lambda path: source)
+    assert found is not None
+    assert (found.test_id, found.line) == ("t.py::test_long", "assert value == 2")
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("benchmarks/test_speed.py", "def test_a():\n    assert shelved() == 2\n"),
+        ("tests/test_speed.py", "def test_a(benchmark):\n    assert benchmark(shelved) == 2\n"),
+    ],
+)
+def test_a_benchmark_is_never_shown(path, source):
+    account = f"{path}:2: in test_a\n    assert shelved() == 2\nE   assert 1 == 2"
+    assert evidence_of("shop", DRAFT, {f"{path}::test_a": account}, lambda path: source) is None
+
+
 def test_nothing_is_shown_without_an_error():
     assert error_lines("nothing") == ""
     assert evidence_of("shop", DRAFT, {"t.py::test_b": "no error"}, lambda path: TESTS) is None
