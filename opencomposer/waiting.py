@@ -160,21 +160,21 @@ def wait_controls(client: Client, name: str, *, timeout: float) -> dict[str, Any
     )
 
 
-def wait_generation(client: Client, name: str, *, timeout: float) -> dict[str, Any]:
-    """The generated suite once its controls have run. Raises Failed when the generators made none."""
+def wait_generation(client: Client, job: int, *, timeout: float, say: Callable[[str], None]) -> dict[str, Any]:
+    """The generated suite once its controls have run; `say` gets the progress. Raises Failed when there is no suite."""
 
-    def newest() -> dict[str, Any] | None:
-        return next((one for one in client.get("/tasks/generators/orders") if one["name"] == name), None)
+    def look() -> dict[str, Any]:
+        one: dict[str, Any] = client.get("/tasks/generation-jobs/{job_id}", job_id=job)
+        eta = "" if one["eta_seconds"] is None else f", ETA {one['eta_seconds'] / 60:.0f} min"
+        say(f"{one['state']} · {one['kept']} of {one['requested']} tasks, {one['tried']} drafts tried{eta}")
+        return one
 
     made = until(
-        newest,
-        lambda one: one is None or one["state"] != "under way",
-        timeout=timeout,
-        what=f"the generation of {name}",
+        look, lambda one: one["state"] not in ("queued", "running"), timeout=timeout, what=f"generation job {job}"
     )
-    if made is None or made["state"] != "made":
-        raise Failed(f"{name}: {made['why'] if made else 'no such generation job in the last two weeks'}")
-    return wait_controls(client, name, timeout=timeout)
+    if made["state"] != "finished":
+        raise Failed(f"{made['name']}: {made['why'] or made['state']}")
+    return wait_controls(client, made["name"], timeout=timeout)
 
 
 def follow_run(

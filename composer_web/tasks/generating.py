@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Literal
 
 from django.db import transaction
@@ -23,7 +27,7 @@ from composer_web.repositories import services as repositories
 from composer_web.repositories.building import describe, locked_packages
 from composer_web.repositories.models import Environment
 from composer_web.tasks import generation_jobs
-from composer_web.tasks.models import GeneratorRun, Suite
+from composer_web.tasks.models import GenerationJob, GeneratorRun, Suite
 from composer_web.tasks.overlap import drop_duplicates, store
 from composer_web.tasks.services import build_suite
 from sandbox.backends.base import Backend, SandboxError
@@ -39,8 +43,18 @@ from sandbox.repositories.commits import Commit, commits
 from sandbox.tasks.spec import TaskSpec
 
 
+REPORT_SECONDS = 2.0
+STOP_SECONDS = 0.5
+Report = Callable[[Sequence[TaskSpec], Sequence[Yield]], bool]
+"""Takes the tasks so far and what the generators tried; False stops them."""
+
+
+class Stopped(Exception):
+    """Somebody stopped the generation."""
+
+
 class Wanted(BaseModel):
-    """An order for a suite of generated tasks."""
+    """A suite of generated tasks that somebody asks for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")
@@ -54,14 +68,26 @@ class Wanted(BaseModel):
         default="", max_length=100, description="Policy behind an endpoint that says the instructions in other words"
     )
 
+    @property
+    def requested(self) -> int:
+        """Most tasks that it gives."""
+        return self.count * len(self.generators) * len(self.packages)
 
-def request_suite(wanted: Wanted, *, actor: User | None = None) -> None:
+
+def request_suite(wanted: Wanted, *, actor: User | None = None) -> GenerationJob:
     """Send the order to the build workers. Raises UserError for packages that are not there, or have no history to mine."""
     _check(wanted)
     with transaction.atomic():
-        order = generation_jobs.asked(name=wanted.name, generators=wanted.generators, actor=actor)
-        message = {"wanted": wanted.model_dump(mode="json"), "project": project_now(), "order": order}
-        enqueue("tasks.generate", message, queue="build", key=f"generate:{order}")
+        job = generation_jobs.create(
+            name=wanted.name,
+            generators=wanted.generators,
+            packages=wanted.packages,
+            requested=wanted.requested,
+            actor=actor,
+        )
+        message = {"wanted": wanted.model_dump(mode="json"), "project": project_now(), "job": job.pk}
+        enqueue("tasks.generate", message, queue="build", key=f"generate:{job.pk}")
+    return job
 
 
 def sources() -> dict[str, Environment | None]:
@@ -136,30 +162,37 @@ def _rewriter(name: str) -> Rewriter | None:
     return Rewriter(asked.url, asked.model, key=key, guard=asked.guard, cache=store().root / "rewritings")
 
 
-def carry_out(wanted: Wanted, *, project: int, order: int = 0) -> None:
-    """Make an ordered suite on a build worker, and note what came of it: pages and API show nothing else of an order.
+def carry_out(wanted: Wanted, *, project: int, job: int) -> None:
+    """Make a requested suite on a build worker, and record its progress and its end.
 
-    The suite, its tasks and what was tried belong to the project that the order was placed in. An order that has ended is
+    The suite, its tasks and what was tried belong to the project that the job was created in. A job that has ended is
     left alone. Raises LeaseLost where another worker carries it out by now; then nothing is kept.
     """
-    if generation_jobs.has_ended(order):
-        return
     libraries = Project.objects.filter(library=True, archived_at=None).values_list("pk", flat=True)
     with acting(Access(0, Role.REVIEWER, project, project, tuple(libraries))):
-        _carry_out(wanted, order)
+        if generation_jobs.start(job):
+            _carry_out(wanted, job)
 
 
-def _carry_out(wanted: Wanted, order: int) -> None:
-    """The suite and the end of the order are one transaction: a worker that dies before it leaves nothing behind."""
+def _carry_out(wanted: Wanted, job: int) -> None:
+    """The suite and the end of the job are one transaction: a worker that dies before it leaves nothing behind."""
     nothing = "the generators tried, and kept nothing: see their reasons below"
+
+    def report(specs: Sequence[TaskSpec], yields: Sequence[Yield]) -> bool:
+        current = f"{yields[-1].generator} · {yields[-1].package}" if yields else ""
+        tried = sum(found.tried for found in yields)
+        return generation_jobs.progress(job, kept=len(specs), tried=tried, current=current)
+
     try:
-        specs, yields = _made(wanted)
+        specs, yields = _made(wanted, report)
         with transaction.atomic():
             suite = _kept(wanted, specs, yields)
             tasks = suite.memberships.count() if suite else 0
-            generation_jobs.ended(name=wanted.name, tasks=tasks, why="" if suite else nothing, order=order)
+            generation_jobs.finish(job, tasks=tasks, why="" if suite else nothing)
+    except Stopped:
+        return
     except (UserError, TaskError, SandboxError, ArtifactError, OSError) as error:
-        generation_jobs.failed(name=wanted.name, why=str(error), order=order)
+        generation_jobs.fail(job, why=str(error))
         raise
 
 
@@ -170,11 +203,11 @@ def generate_suite(wanted: Wanted) -> Suite | None:
         return _kept(wanted, specs, yields)
 
 
-def _made(wanted: Wanted) -> tuple[list[TaskSpec], list[Yield]]:
+def _made(wanted: Wanted, report: Report | None = None) -> tuple[list[TaskSpec], list[Yield]]:
     chosen = _check(wanted)
     built = [_built(name, environment) for name, environment in chosen.items()]
     mined = [_history(one) if "mining" in wanted.generators else () for one in chosen.values()]
-    return generated(wanted, built, mined, rewrite=_rewriter(wanted.rewriter))
+    return generated(wanted, built, mined, rewrite=_rewriter(wanted.rewriter), report=report)
 
 
 def _kept(wanted: Wanted, specs: list[TaskSpec], yields: Sequence[Yield]) -> Suite | None:
@@ -196,26 +229,59 @@ def generated(
     histories: Sequence[tuple[Commit, ...]],
     *,
     rewrite: Rewrite | None = None,
+    report: Report | None = None,
 ) -> tuple[list[TaskSpec], list[Yield]]:
-    """The tasks of every generator and package (each with its commits), and what each run tried."""
-    split: Literal["train", "held-out"] = "train" if wanted.purpose == "train" else "held-out"
+    """The tasks of every generator and package (each with its commits), and what each run tried.
 
-    async def work(backend: Backend) -> tuple[list[TaskSpec], list[Yield]]:
-        specs: list[TaskSpec] = []
-        yields: list[Yield] = []
+    `report` is called every few seconds in the caller's thread, where the database may be used. Raises Stopped once it
+    returns False.
+    """
+    split: Literal["train", "held-out"] = "train" if wanted.purpose == "train" else "held-out"
+    specs: list[TaskSpec] = []
+    yields: list[Yield] = []
+
+    async def work(backend: Backend) -> None:
         for package, history in zip(built, histories, strict=True):
             for generator in wanted.generators:
                 found = Yield(generator=generator, package=package.name)
+                yields.append(found)
                 async for task in generate_tasks(
                     store(), package, backend=backend, generator=generator, count=wanted.count, seed=wanted.seed,
                     split=split, styles=wanted.styles, rewrite=rewrite, found=found,
                     history=history if generator == "mining" else (),
                 ):  # fmt: skip
                     specs.append(task)
-                yields.append(found)
-        return specs, yields
 
-    return with_backend(work)
+    if report is None:
+        with_backend(work)
+    else:
+        _watched(work, lambda: report(specs, yields))
+    return specs, yields
+
+
+def _watched(work: Callable[[Backend], Awaitable[None]], report: Callable[[], bool]) -> None:
+    """Run `work` in a thread with an event loop of its own, and report from this one. Raises Stopped."""
+    stopped = threading.Event()
+
+    async def stoppable(backend: Backend) -> None:
+        task = asyncio.ensure_future(work(backend))
+        while not stopped.is_set() and not task.done():
+            await asyncio.wait([task], timeout=STOP_SECONDS)
+        task.cancel()
+        await task
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(contextvars.copy_context().run, with_backend, stoppable)
+        try:
+            while not done.done():
+                if not report():
+                    raise Stopped
+                wait([done], timeout=REPORT_SECONDS)
+        except BaseException:
+            stopped.set()  # the pool waits for its thread, so that no sandbox outlives the job
+            raise
+    report()
+    done.result()
 
 
 def save_yield(found: Yield) -> GeneratorRun:

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
+from django.utils import timezone
 
 from composer_web.accounts.scoping import Material, Owned, TaskPartManager
 from composer_web.repositories.models import Environment
@@ -344,3 +345,67 @@ class GeneratorRun(Owned):
     @property
     def per_minute(self) -> float:
         return 60.0 * self.kept / self.seconds if self.seconds else 0.0
+
+
+class GenerationState(models.TextChoices):
+    QUEUED = "queued", "queued"
+    RUNNING = "running", "running"
+    FINISHED = "finished", "finished"
+    EMPTY = "empty", "no task"
+    FAILED = "failed", "failed"
+    STOPPED = "stopped", "stopped"
+
+
+class GenerationJob(Owned):
+    """A requested suite of generated tasks, and how far it is."""
+
+    name = models.CharField(max_length=80, help_text="Name of the suite")
+    generators = ArrayField(models.CharField(max_length=20))
+    packages = ArrayField(models.CharField(max_length=200), default=list)
+    state = models.CharField(max_length=10, choices=GenerationState, default=GenerationState.QUEUED)
+    requested = models.PositiveIntegerField(help_text="Most tasks that the job makes", default=0)
+    kept = models.PositiveIntegerField(default=0, help_text="Tasks so far; of an ended job, tasks of its suite")
+    tried = models.PositiveIntegerField(default=0, help_text="Drafts so far")
+    current = models.CharField(max_length=220, blank=True, help_text="Generator and package under way")
+    why = models.TextField(blank=True, help_text="What kept it from giving tasks")
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    requested_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(state__in=["queued", "running"]) | models.Q(ended_at__isnull=False),
+                name="generation_that_ended_says_when",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.state})"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in (GenerationState.QUEUED, GenerationState.RUNNING)
+
+    @property
+    def tone(self) -> str:
+        """The state whose colour it has."""
+        return "warning" if self.state == GenerationState.EMPTY else str(self.state)
+
+    @property
+    def per_minute(self) -> float | None:
+        """Tasks a minute since it started; None before the first."""
+        if self.started_at is None or not self.kept:
+            return None
+        seconds = ((self.ended_at or timezone.now()) - self.started_at).total_seconds()
+        return 60.0 * self.kept / seconds if seconds > 0 else None
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """Time until all requested tasks are there at the present rate: an upper bound, since generators may run out."""
+        rate = self.per_minute
+        return None if self.has_ended or not rate else 60.0 * max(0, self.requested - self.kept) / rate

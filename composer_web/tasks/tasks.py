@@ -48,12 +48,12 @@ def validate_suite(*, suite_id: int, **_: Any) -> None:
     services.request_suite_controls(suite=Suite.objects.get(pk=suite_id))
 
 
-@task("tasks.generate", queue="build", lease="generate:{order}")
-def generate(*, wanted: dict[str, Any], project: int = DEFAULT_PROJECT, order: int = 0, **_: Any) -> None:
-    """Execute an order once. Messages of earlier product versions name neither project nor order."""
+@task("tasks.generate", queue="build", lease="generate:{job}")
+def generate(*, wanted: dict[str, Any], job: int = 0, project: int = DEFAULT_PROJECT, order: int = 0, **_: Any) -> None:
+    """Carry out a generation job once. Messages of 0.2 and earlier call it `order` (migration 0017 kept the number)."""
     from composer_web.tasks.generating import Wanted, carry_out
 
-    carry_out(Wanted.model_validate(wanted), project=project, order=order)
+    carry_out(Wanted.model_validate(wanted), project=project, job=job or order)
 
 
 @task("tasks.build_package_suites", queue="build", lease="package-suites")

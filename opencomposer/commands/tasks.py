@@ -19,7 +19,19 @@ TASK_FILTERS = (
     *("q", "source", "category", "suite", "controls", "strength", "difficulty"),
     *("strength_max", "review", "mine", "split", "tag", "finding"),
 )
-JOB_COLUMNS = ("name", "state", "tasks", "generators", "by", "at", "why")
+JOB_COLUMNS = (
+    "id",
+    "name",
+    "state",
+    "kept",
+    "requested",
+    "tried",
+    "per_minute",
+    "eta_seconds",
+    "current",
+    "requested_at",
+    "why",
+)
 GENERATOR_COLUMNS = ("generator", "package", "tried", "kept", "per_minute", "seconds", "created_at")
 CHANGE_COLUMNS = ("id", "task", "field", "before", "after", "actor_name", "at", "batch")
 BATCH_COLUMNS = ("id", "changed", "unchanged")
@@ -87,7 +99,13 @@ def update_tasks(
 
 
 generation_jobs = Noun("generation-jobs", "Suites that generators make.", panel=PANEL)
-generation_jobs.lists("/tasks/generators/orders", JOB_COLUMNS, "List generation jobs and their outcome.", paged=False)
+generation_jobs.lists(
+    "/tasks/generation-jobs", JOB_COLUMNS, "List generation jobs, with progress and ETA.", paged=False
+)
+generation_jobs.gets("/tasks/generation-jobs/{job_id}", "Show one generation job.", example="7")
+generation_jobs.acts(
+    "stop", "/tasks/generation-jobs/{job_id}/stop", JOB_COLUMNS, "Stop a generation job; no suite is made.", example="7"
+)
 
 
 @generation_jobs.command("create", example="fresh shop --generators mutation --generators deletion --count 8 --follow")
@@ -117,7 +135,8 @@ def create_generation_job(
     )
     asked = session.api.post("/tasks/generators", body)
     if follow:
-        session.output.last(wait_generation(session.api, suite, timeout=timeout), SUITE_COLUMNS)
+        suite_made = wait_generation(session.api, asked["job"], timeout=timeout, say=session.output.progress)
+        session.output.last(suite_made, SUITE_COLUMNS)
     else:
         session.output.said(f"generation of at most {asked['requested']} tasks started", asked)
 

@@ -30,7 +30,9 @@ def _is_docstring(at: Function, line: cst.BaseStatement) -> bool:
 
 def _kind_of(line: cst.BaseStatement) -> str:
     match line:
-        case cst.SimpleStatementLine(body=[cst.AugAssign() | cst.Break() | cst.Continue() | cst.Expr(value=cst.Call())]):
+        case cst.SimpleStatementLine(
+            body=[cst.AugAssign() | cst.Break() | cst.Continue() | cst.Expr(value=cst.Call())]
+        ):
             return "removed statement"
         case cst.If(orelse=None, body=cst.IndentedBlock() as body) if _leaves(body):
             return "removed guard"

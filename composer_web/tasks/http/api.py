@@ -28,7 +28,8 @@ from composer_web.tasks.http.schemas import (
     GeneratorRunOut,
     ImportedOut,
     MembersOut,
-    OrderOut,
+    GenerationJobOut,
+    GenerationRequested,
     PrepassIn,
     PrepassOut,
     Requested,
@@ -72,17 +73,40 @@ def list_generator_runs(
     return page(selectors.generator_runs(), limit=limit, before=before)
 
 
-@tasks.post("/generators", response={202: Requested, 422: ErrorOut}, auth=needs("review"), summary="Make a suite")
+@tasks.post(
+    "/generators", response={202: GenerationRequested, 422: ErrorOut}, auth=needs("review"), summary="Make a suite"
+)
 def generate(request: HttpRequest, payload: Wanted) -> Any:
     """Made on the build workers; its tasks appear as a suite of that name."""
-    request_suite(payload, actor=caller(request))
-    return Status(202, {"requested": payload.count * len(payload.generators) * len(payload.packages)})
+    job = request_suite(payload, actor=caller(request))
+    return Status(202, {"requested": payload.requested, "job": job.pk})
 
 
-@tasks.get("/generators/orders", response=list[OrderOut], summary="What became of suites that were asked for")
-def list_orders(request: HttpRequest) -> Any:
+@tasks.get("/generation-jobs", response=list[GenerationJobOut], summary="Generation jobs, with progress and ETA")
+def list_generation_jobs(request: HttpRequest) -> Any:
     """Those of the last two weeks, newest first, at most 20."""
     return generation_jobs.recent()
+
+
+@tasks.get("/generators/orders", response=list[GenerationJobOut], deprecated=True, summary="Use /tasks/generation-jobs")
+def list_orders(request: HttpRequest) -> Any:
+    return generation_jobs.recent()
+
+
+@tasks.get("/generation-jobs/{job_id}", response={200: GenerationJobOut, 404: ErrorOut}, summary="One generation job")
+def get_generation_job(request: HttpRequest, job_id: int) -> Any:
+    return generation_jobs.get(job_id)
+
+
+@tasks.post(
+    "/generation-jobs/{job_id}/stop",
+    response={200: GenerationJobOut, 404: ErrorOut, 409: ErrorOut},
+    auth=needs("review"),
+    summary="Stop a generation job",
+)
+def stop_generation_job(request: HttpRequest, job_id: int) -> Any:
+    """No suite is made of what it has so far."""
+    return generation_jobs.stop(job_id, actor=caller(request))
 
 
 @tasks.get(

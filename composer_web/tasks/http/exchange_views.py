@@ -24,8 +24,8 @@ PER_PAGE = 50
 @require_safe
 @page()
 def generator_list(request: PageRequest) -> HttpResponse:
-    if request.GET.get("part") == "orders":
-        return show(request, "tasks/_orders.html", {"orders": generation_jobs.recent()})
+    if request.GET.get("part") == "jobs":
+        return show(request, "tasks/_generation_jobs.html", _jobs(request))
     table = GeneratorRunTable(selectors.generator_runs())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/generators.html"
@@ -33,16 +33,28 @@ def generator_list(request: PageRequest) -> HttpResponse:
         "table": table,
         "tab": "generators",
         "live": "suites",
-        "orders": generation_jobs.recent(),
+        **_jobs(request),
         "chosen": request.GET.getlist("package"),
         "totals": selectors.generator_totals(),
         "packages": sorted(sources()),
         "rewriters": rewriters(),
         "generators": GENERATORS,
         "styles": STYLES,
-        "may_review": request.user.may("reviewer"),
     }
     return show(request, template, context)
+
+
+def _jobs(request: PageRequest) -> dict[str, object]:
+    return {"jobs": generation_jobs.recent(), "may_review": request.user.may("reviewer")}
+
+
+@require_POST
+@page("reviewer")
+def generation_stop(request: PageRequest, pk: int) -> HttpResponse:
+    def stop() -> None:
+        generation_jobs.stop(pk, actor=request.user)
+
+    return act(request, stop, done="The generation job was stopped.", to="tasks:generators")
 
 
 @require_POST
@@ -69,7 +81,7 @@ def generator_run(request: PageRequest) -> HttpResponse:
             raise UserError(".".join(map(str, found["loc"])), found["msg"]) from error
         request_suite(wanted, actor=request.user)
 
-    done = "The generators are on their way to the build workers; below is what becomes of it."
+    done = "Generation job created; its progress is shown below."
     return act(request, start, done=done, to="tasks:generators")
 
 

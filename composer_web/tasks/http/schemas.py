@@ -9,6 +9,7 @@ from ninja import Schema
 from pydantic import Field
 
 from composer_web.api.schemas import Body
+from composer_web.tasks.models import GenerationState
 from sandbox.tasks.spec import TaskSpec
 
 
@@ -141,13 +142,26 @@ class GeneratorRunOut(Schema):
     created_at: datetime
 
 
-class OrderOut(Schema):
-    name: str = Field(description="Of the suite that was asked for")
-    state: str = Field(description="under way, made, no task or failed")
-    tasks: int
+class GenerationRequested(Requested):
+    job: int = Field(description="Id of the generation job")
+
+
+class GenerationJobOut(Schema):
+    id: int
+    name: str = Field(description="Of the requested suite")
+    state: GenerationState
+    requested: int = Field(description="Most tasks that it gives")
+    kept: int = Field(description="Tasks so far; of a finished job, tasks of its suite")
+    tried: int = Field(description="Drafts so far")
+    current: str = Field(description="Generator and package under way")
+    per_minute: float | None = Field(description="Tasks a minute; null before the first")
+    eta_seconds: float | None = Field(description="Until all requested tasks are there at this rate; null when unknown")
     generators: list[str]
-    by: str
-    at: datetime
+    packages: list[str]
+    requested_by: str = Field(alias="requested_by.username", default="system")
+    requested_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
     why: str = Field(description="What kept it from giving tasks")
 
 

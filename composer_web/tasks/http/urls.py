@@ -17,6 +17,7 @@ urlpatterns = [
     path("tasks/controls/run/", views.task_controls, name="controls"),
     path("generators/", exchange_views.generator_list, name="generators"),
     path("generators/run/", exchange_views.generator_run, name="generate"),
+    path("generators/jobs/<int:pk>/stop/", exchange_views.generation_stop, name="generation-stop"),
     path("imports/", import_views.imports, name="imports"),
     path("imports/tasks/", import_views.import_tasks, name="import-tasks"),
     path("imports/trajectory/", import_views.import_trajectory, name="import-trajectory"),

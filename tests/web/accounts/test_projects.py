@@ -210,7 +210,7 @@ def test_what_generators_make_stays_where_it_was_ordered(
     assert {task.project_id for task in Task.objects.filter(versions__memberships__suite__name="theirs")} == {other.pk}
     assert GeneratorRun.objects.get().project_id == other.pk
     with acting(inside):
-        assert [(o.name, o.state) for o in generation_jobs.recent()] == [("theirs", "made")]
+        assert [(o.name, o.state) for o in generation_jobs.recent()] == [("theirs", "finished")]
     with acting(Access(people["operator"].pk, "operator", DEFAULT_PROJECT, DEFAULT_PROJECT)):
         assert generation_jobs.recent() == [] and not selectors.generator_runs() and not selectors.generator_totals()
 

@@ -47,21 +47,34 @@ def test_repositories(
     assert Repository.objects.count() == Environment.objects.count() == 2
 
 
-def test_orders_say_what_became_of_them(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generation_jobs_say_how_far_they_are(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
     package = data(cli("generation-jobs", "list", "--json"))
     assert package == []
     assert cli("generation-jobs", "create", "mine", "no-such-package", "--json")[0] == 1
     assert error(capsys)["fields"].keys() == {"packages"}
-    for name in ("empty", "broken", "slow"):
-        generation_jobs.asked(name=name, generators=["mutation"], actor=None)
-    generation_jobs.ended(name="empty", tasks=0, why="nothing was kept")
-    generation_jobs.failed(name="broken", why="no sandbox")
+    empty, broken, slow = (create_job(name) for name in ("empty", "broken", "slow"))
+    generation_jobs.finish(empty, tasks=0, why="nothing was kept")
+    generation_jobs.fail(broken, why="no sandbox")
     found = {one["name"]: (one["state"], one["why"]) for one in data(cli("generation-jobs", "list", "--json"))}
     assert found == {
-        "empty": ("no task", "nothing was kept"), "broken": ("failed", "no sandbox"), "slow": ("under way", ""),
+        "empty": ("empty", "nothing was kept"), "broken": ("failed", "no sandbox"), "slow": ("queued", ""),
     }  # fmt: skip
-    generation_jobs.asked(name="broken", generators=["mutation"], actor=None)
-    assert data(cli("generation-jobs", "list", "--json"))[0]["state"] == "under way", "asked for once more"
+    again = create_job("broken")
+    assert data(cli("generation-jobs", "list", "--json"))[0]["state"] == "queued", "asked for once more"
+    generation_jobs.start(slow)
+    generation_jobs.progress(slow, kept=1, tried=3, current="mutation · toolz")
+    shown = data(cli("generation-jobs", "get", str(slow), "--json"))
+    assert (shown["kept"], shown["tried"], shown["state"], shown["current"]) == (1, 3, "running", "mutation · toolz")
+    assert shown["eta_seconds"] > 0 and shown["per_minute"] > 0
+    assert cli("generation-jobs", "stop", str(again))[0] == 0
+    assert generation_jobs.get(again).state == "stopped" and not generation_jobs.start(again)
+    assert cli("generation-jobs", "stop", str(again))[0] == 1
+    assert "has ended (stopped)" in capsys.readouterr().err
+
+
+def create_job(name: str) -> int:
+    job = generation_jobs.create(name=name, generators=["mutation"], packages=["toolz"], requested=4, actor=None)
+    return job.pk
 
 
 def test_tasks_are_curated(

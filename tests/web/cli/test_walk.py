@@ -59,7 +59,7 @@ def test_from_a_repository_to_a_leaderboard(product: None, answers: Callable[[st
 
     (suite,) = cli("generation-jobs", "create", "fresh", "abacus", "--purpose", "benchmark", "--count", "3", "--follow")
     assert suite["valid_count"] == suite["task_count"] >= 2
-    assert cli("generation-jobs", "list")[0]["state"] == "made"
+    assert cli("generation-jobs", "list")[0]["state"] == "finished"
     assert sum(one["kept"] for one in cli("generator-runs", "list")) == suite["task_count"]
 
     assert cli("suites", "create", "bench", "--reviewed")[0]["reviewed"]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
 
 from composer_web.accounts.access import Access, acting
-from composer_web.accounts.models import AuditEntry, User
+from composer_web.accounts.models import User
 from composer_web.celery import VISIBILITY_SECONDS, app
 from composer_web.core import leases, work
 from composer_web.core.models import Lease, Outbox
@@ -20,9 +22,10 @@ from composer_web.core.queues import QUEUES
 from composer_web.core.work import TASKS
 from composer_web.env import REPOSITORY
 from composer_web.tasks import controls, generating, generation_jobs
-from composer_web.tasks.models import GeneratorRun, Suite, TaskVersion
+from composer_web.tasks.models import GenerationJob, GeneratorRun, Suite, TaskVersion
 from composer_web.tasks.tasks import generate as generate_task
 from composer_web.tasks.tasks import run_controls
+from sandbox.generators.building.drafts import Reason, Rejected
 from sandbox.generators.building.yields import Yield
 from sandbox.grading.controls import Controls
 from sandbox.tasks.procedural import generate
@@ -30,7 +33,7 @@ from sandbox.tasks.spec import TaskSpec
 from tests.web.helpers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ARGUMENTS = {"version_ids": [7], "wanted": {}, "project": 1, "order": 7}
+ARGUMENTS = {"version_ids": [7], "wanted": {}, "project": 1, "job": 7}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -259,7 +262,7 @@ def order(people: dict[str, User], monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 
 def ends() -> int:
-    return AuditEntry.objects.filter(action=generation_jobs.DONE).count()
+    return GenerationJob.objects.filter(state="finished").count()
 
 
 def test_an_order_that_is_delivered_twice_is_carried_out_once(order: dict[str, Any]) -> None:
@@ -281,3 +284,31 @@ def test_a_worker_that_lost_its_order_leaves_nothing_behind(
     monkeypatch.setattr(generating, "generated", taken)
     generate_task(**order)
     assert (GeneratorRun.objects.count(), ends(), Suite.objects.count()) == (0, 0, 0)
+
+
+def test_a_stopped_generation_ends_at_once_and_makes_no_suite(
+    order: dict[str, Any], monkeypatch: pytest.MonkeyPatch, people: dict[str, User]
+) -> None:
+    """The generators run in a thread of their own; the worker's thread writes the progress and sees the stop."""
+    monkeypatch.undo()
+    begun = threading.Event()
+
+    async def endless(*args: Any, found: Yield, **_: Any) -> AsyncIterator[TaskSpec]:
+        found.reject("arithmetic", Rejected(Reason.UNNOTICED))
+        yield generate(5, "train")
+        begun.set()
+        await asyncio.sleep(600)
+
+    monkeypatch.setattr(generating, "_built", lambda name, environment: SimpleNamespace(name=name))
+    monkeypatch.setattr(generating, "generate_tasks", endless)
+    progress = generation_jobs.progress
+
+    def stopped_later(pk: int, **fields: Any) -> bool:
+        if begun.is_set() and progress(pk, **fields):
+            assert (GenerationJob.objects.get().kept, GenerationJob.objects.get().tried) == (1, 1)
+            generation_jobs.stop(pk, actor=people["reviewer"])
+        return progress(pk, **fields)
+
+    monkeypatch.setattr(generation_jobs, "progress", stopped_later)
+    generate_task(**order)
+    assert (GenerationJob.objects.get().state, Suite.objects.count()) == ("stopped", 0)

@@ -94,14 +94,23 @@ def test_empty_pages_say_what_to_do(browser: Browser) -> None:
         assert (words in browser("viewer").get(path).content.decode()) is for_viewers, path
 
 
-def test_orders_are_on_the_page_of_generators(browser: Browser, people: dict[str, User]) -> None:
+def test_generation_jobs_are_on_the_page_of_generators(browser: Browser, people: dict[str, User]) -> None:
     client = browser("reviewer")
-    assert "Asked for" not in client.get("/generators/").content.decode()
-    generation_jobs.asked(name="fresh", generators=["mutation", "deletion"], actor=people["reviewer"])
-    assert "under way" in client.get("/generators/?part=orders").content.decode()
-    generation_jobs.failed(name="fresh", why="the environment is gone <b>")
+    assert "Generation jobs" not in client.get("/generators/").content.decode()
+    job = generation_jobs.create(
+        name="fresh", generators=["mutation", "deletion"], packages=["toolz"], requested=8, actor=people["reviewer"]
+    )
+    assert "queued" in client.get("/generators/?part=jobs").content.decode()
+    generation_jobs.start(job.pk)
+    generation_jobs.progress(job.pk, kept=2, tried=5, current="mutation · toolz")
+    text = client.get("/generators/?part=jobs").content.decode()
+    assert "2 of 8 tasks" in text and "5 drafts tried · mutation · toolz" in text
+    assert generation_jobs.get(job.pk).eta_seconds
+    generation_jobs.fail(job.pk, why="the environment is gone <b>")
     text = client.get("/generators/?package=none").content.decode()
     assert "the environment is gone &lt;b&gt;" in text and "mutation, deletion" in text
+    assert client.post(f"/generators/jobs/{job.pk}/stop/", follow=True).status_code == 200
+    assert generation_jobs.get(job.pk).state == "failed", "it had ended before"
 
 
 @pytest.fixture
