@@ -42,7 +42,6 @@ from sandbox.repositories import git
 from sandbox.repositories.commits import Commit, commits
 from sandbox.tasks.spec import TaskSpec
 
-
 REPORT_SECONDS = 2.0
 STOP_SECONDS = 0.5
 Report = Callable[[Sequence[TaskSpec], Sequence[Yield]], bool]

@@ -25,11 +25,11 @@ from composer_web.tasks.exchange.interchange import RolloutFormat, TaskFormat
 from composer_web.tasks.generating import Wanted, request_suite
 from composer_web.tasks.http.schemas import (
     DifficultyOut,
+    GenerationJobOut,
+    GenerationRequested,
     GeneratorRunOut,
     ImportedOut,
     MembersOut,
-    GenerationJobOut,
-    GenerationRequested,
     PrepassIn,
     PrepassOut,
     Requested,
