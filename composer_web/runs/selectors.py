@@ -29,7 +29,9 @@ RECENT = 6
 def recent(*, besides: int | None = None, count: int = RECENT) -> list[Run]:
     """Newest runs that are not archived, live ones first, with the columns that a list of names needs."""
     live = Case(When(state__in=RUN_LIVE, then=0), default=1, output_field=IntegerField())
-    found = Run.objects.filter(archived_at=None).exclude(pk=besides).order_by(live, "-pk")
+    found = Run.objects.filter(archived_at=None).order_by(live, "-pk")
+    if besides is not None:
+        found = found.exclude(pk=besides)
     return list(found.only("pk", "name", "state", "kind", "step", "steps_total")[:count])
 
 
