@@ -42,6 +42,10 @@ def starting_folder(run: Run) -> Path:
         return real_path(run.policy_in.base_dir)
 
 
+SERVED_TOKENS = 2048
+"""Minimum context of a run's deployment: others than its episodes ask it, too, such as the writer of textual feedback."""
+
+
 def served_weights(run: Run) -> DeploymentSpec:
     """What the inference server is asked for: the weights that the run publishes, each version as it comes."""
     stage = run.configuration.stage
@@ -52,6 +56,8 @@ def served_weights(run: Run) -> DeploymentSpec:
         store=weights_folder(run),
         follow=True,
         speculate=sampling.num_speculative_tokens,
+        max_model_len=max(sampling.max_context_tokens, SERVED_TOKENS),
+        kv_cache_mib=sampling.kv_cache_mib,
         top_k=sampling.top_k,
         top_p=sampling.top_p,
         experts=isinstance(stage, RLConfig) and sampling.enable_router_replay,

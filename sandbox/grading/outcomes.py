@@ -46,6 +46,7 @@ class Cause(StrEnum):
     WORKER_LOST = "worker_lost"
     INTERNAL_ERROR = "internal_error"
     ENGINE_FAILED = "engine_failed"
+    ENGINE_CONTEXT = "engine_context"
     INVALID_ENGINE_RESPONSE = "invalid_engine_response"
     POLICY_UNUSABLE = "policy_unusable"
     TOOL_FAILED = "tool_failed"
@@ -121,6 +122,10 @@ OUTCOMES: dict[Cause, Outcome] = {
     Cause.WORKER_LOST: _lost("the worker that played it died or lost its lease", retry=True),
     Cause.INTERNAL_ERROR: _lost("this program raised an error that nothing expects", retry=True),
     Cause.ENGINE_FAILED: _lost("the inference engine failed, refused or aborted a request", retry=True),
+    Cause.ENGINE_CONTEXT: _lost(
+        "the engine's context ended before the run's: its deployment needs a longer one, or the run a shorter one",
+        retry=False,
+    ),
     Cause.INVALID_ENGINE_RESPONSE: _lost(
         "the engine's answer contradicts itself or the versions that were published", retry=True
     ),

@@ -32,6 +32,14 @@ class SamplingConfig(Part):
         nothing="as the engines were started",
         advanced=True,
     )
+    kv_cache_mib: int | None = setting(
+        None,
+        "Memory for keys and values in each embedded engine, MiB; empty: as the engines were started, and enough for one "
+        "context",
+        gt=0,
+        nothing="as the engines were started",
+        advanced=True,
+    )
     engine_seconds: float = setting(
         600.0,
         "Longest that one episode may wait for the engine in all; beyond it the episode is lost to infrastructure",

@@ -21,6 +21,7 @@ from trainer.inference.contract import (
     GenerateResponse,
     InferenceError,
     InferenceRefused,
+    EngineContextExceeded,
     ServerHealth,
     SyncTimings,
 )
@@ -202,6 +203,8 @@ class InferenceAdmin:
 
 def _failure(response: httpx.Response) -> InferenceError:
     kind = InferenceRefused if response.status_code in REFUSED else InferenceError
+    if _code(response) == "context_exceeded":
+        kind = EngineContextExceeded
     return kind(_problem(response), code=_code(response))
 
 

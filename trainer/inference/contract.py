@@ -18,6 +18,7 @@ Errors are {"error": {"code": str, "message": str}} with a remedy in the message
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -79,12 +80,23 @@ class VersionSpan(Wire):
     end: int
 
 
+class LengthLimit(StrEnum):
+    """What ended a response whose finish reason is `length`."""
+
+    MAX_TOKENS = "max_tokens"
+    """It has as many tokens as were asked for."""
+    ENGINE_CONTEXT = "engine_context"
+    """Prompt and response fill the engine's context: a limit of the engine, never of the policy."""
+
+
 class GenerateResponse(Wire):
     token_ids: list[int]
     logprobs: list[float]
     """Log-probability of each token under its sampling distribution: temperature (1.0 when greedy), top-k, top-p."""
     spans: list[VersionSpan]
     finish_reason: Literal["stop", "length", "abort"]
+    length_limit: LengthLimit | None = None
+    """What ended it, where the finish reason is `length`."""
     reused_tokens: int = 0
     """Prompt tokens whose KV was reused from the session."""
     experts: RoutedExperts | None = None
@@ -107,6 +119,17 @@ class DeploymentSpec(Wire):
     follow: bool = Field(default=False, description="poll the store and swap weights in flight")
     speculate: int | None = Field(
         default=None, ge=0, le=8, description="draft tokens per step of an embedded engine; None: as it was started"
+    )
+    max_model_len: int | None = Field(
+        default=None,
+        gt=0,
+        description="tokens of its longest sequence, as far as the policy's positions reach; None: as the engine was started",
+    )
+    kv_cache_mib: int | None = Field(
+        default=None,
+        gt=0,
+        description="memory for keys and values in an embedded engine, MiB; None: as it was started, and enough for one "
+        "sequence",
     )
     top_k: int = Field(
         default=0, ge=0, description="what its requests will ask, so that an engine that cannot says so now"
@@ -197,6 +220,10 @@ class DeploymentStatus(Wire):
     waiting: int = 0
     slots: int = 0
     """Maximum concurrent requests; 0 when the engine does not report it."""
+    max_model_len: int = 0
+    """Tokens of its longest sequence; 0 when the engine does not report it."""
+    kv_cache_bytes: int = 0
+    """Memory for keys and values; 0 when the engine does not report it."""
     cache_share: float | None = None
     """Peak KV-cache utilisation of running requests in the last 10 s; None when the engine does not report it."""
     generated_tokens: int = 0
@@ -279,6 +306,12 @@ class InferenceError(Exception):
 
 class InferenceRefused(InferenceError):
     """The server refuses the request permanently; retrying does not help."""
+
+
+class EngineContextExceeded(InferenceRefused):
+    """A prompt does not fit the engine's context."""
+
+    outcome = Cause.ENGINE_CONTEXT
 
 
 class InferenceClient(Protocol):

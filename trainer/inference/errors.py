@@ -15,6 +15,18 @@ class BadRequest(ServerError):
     status = 400
 
 
+class ContextExceeded(BadRequest):
+    """The prompt does not fit the deployment's context."""
+
+    code = "context_exceeded"
+
+
+class NoMemory(BadRequest):
+    """The machine cannot hold what a deployment asks for."""
+
+    code = "no_memory"
+
+
 class UnknownDeployment(ServerError):
     code = "unknown_deployment"
     status = 404

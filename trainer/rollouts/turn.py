@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sandbox.grading.outcomes import Cause
 from trainer.config import SamplingConfig
-from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient
+from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient, LengthLimit
 from trainer.rollouts.limits import ANSWER_SECONDS, EpisodeLimits
 from trainer.rollouts.record import Record
 
@@ -62,6 +62,12 @@ class Sampler:
             if parts[-1].token_ids:
                 self.limits.answered += self.limits.machine.used - before
             self.record.wrote(parts[-1])
+            if parts[-1].length_limit is LengthLimit.ENGINE_CONTEXT:
+                raise EpisodeLost(
+                    Cause.ENGINE_CONTEXT,
+                    f"the engine's context ended at {len(self.record.tokens)} tokens, and max_context_tokens is "
+                    f"{self.sampling.max_context_tokens}: give the engine a longer context, or the run a shorter one",
+                )
         seconds = time.monotonic() - began
         self.record.spend("generate", seconds)
         token_ids = [token for part in parts for token in part.token_ids]

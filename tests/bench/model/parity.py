@@ -72,7 +72,7 @@ def through_engine(model: PreTrainedModel, folder: str, prompts: list[list[int]]
     from pathlib import Path
 
     model.config.save_pretrained(folder)
-    limits = Limits(max_context=256, max_slots=32)
+    limits = Limits(max_context=256, max_num_seqs=32)
     decoder = build_decoder(read_shape(Path(folder)), checkpoint_state(model, model.state_dict()), limits.max_context)
     runner = Runner(limits)
     runner.install(decoder, make_cache(decoder, limits), 0)

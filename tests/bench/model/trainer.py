@@ -73,7 +73,7 @@ def ours(folder: Path, steps: int, sizes: Sizes) -> None:
         backend=SingleProcess(precision="bfloat16"),
     )
     shape = read_shape(folder)
-    limits = Limits(max_slots=rows, max_context=-(-longest // 128) * 128, kv_bytes=1 << 50)
+    limits = Limits(max_num_seqs=rows, max_context=-(-longest // 128) * 128, kv_bytes=1 << 50)
     runner = Runner(limits)
     decoder = build_decoder(shape, learner.weights(), limits.max_context, device=device)
     runner.install(decoder, make_cache(decoder, limits), 0)

@@ -139,7 +139,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     common = ("--max-queue", "4", "--poll-seconds", "0.02")
     with contextlib.ExitStack() as stack:
         vllm = behind = ""
-        embedded = (*common, "--max-context", str(CONTEXT), "--max-slots", "16")
+        embedded = (*common, "--max-context", str(CONTEXT), "--max-num-seqs", "16")
         if request.param == "embedded":
             server: ServerProcess = EmbeddedServer(root / "data", arguments=embedded)
         elif request.param == "device":

@@ -12,6 +12,7 @@ import torch
 from tests.trainer.inference import models
 from tests.trainer.router_replay import moe
 from trainer.inference.contract import GenerateRequest, GenerateResponse
+from trainer.inference.embedded.cache import block_bytes
 from trainer.inference.embedded.factory import build_decoder, read_shape
 from trainer.inference.embedded.hf_moe import LibraryShape
 from trainer.inference.embedded.model import Weights
@@ -23,6 +24,10 @@ from trainer.inference.errors import BadRequest, QueueFull, ServerError, Unsuppo
 from trainer.inference.verify_weights import WeightMismatch
 from trainer.policy.names import checkpoint_state
 from trainer.weights.probe import measure_model
+
+
+BLOCK_BYTES = block_bytes(2, 2, 16, None)
+"""Of `models.BASE`."""
 
 
 class Harness:
@@ -69,7 +74,7 @@ def prompts(count: int, low: int = 1, high: int = 60, seed: int = 0) -> list[lis
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("family", models.FAMILIES)
 def test_logprobs_equal_the_library_for_ragged_batches(family: str, compiled: bool) -> None:
-    engine = Harness(family, Limits(max_slots=5, prefill_tokens=37), compiled=compiled)  # chunks, waiting, evictions
+    engine = Harness(family, Limits(max_num_seqs=5, prefill_tokens=37), compiled=compiled)  # chunks, waiting, evictions
     asked = prompts(12, high=120)
     for number, prompt in enumerate(asked):
         engine.submit(number, prompt)
@@ -81,7 +86,7 @@ def test_logprobs_equal_the_library_for_ragged_batches(family: str, compiled: bo
 
 
 def test_turns_of_a_session_prefill_only_what_is_new() -> None:
-    engine = Harness("qwen3", Limits(max_slots=16))
+    engine = Harness("qwen3", Limits(max_num_seqs=16))
     texts = dict(enumerate(prompts(6, low=20, high=40)))
     for turn in range(4):
         for number, text in texts.items():
@@ -122,8 +127,8 @@ def test_a_group_prefills_its_prompt_once() -> None:
 
 
 def test_idle_sessions_are_evicted_oldest_first_and_come_back_right() -> None:
-    engine = Harness("qwen3", Limits(max_slots=3))
-    texts = prompts(5, 20, 30)
+    engine = Harness("qwen3", Limits(max_num_seqs=3, kv_bytes=6 * BLOCK_BYTES))  # six blocks: three sessions
+    texts = prompts(5, 20, 28)
     for number, text in enumerate(texts):
         engine.submit(number, text, session=f"s{number}", max_tokens=4)
         engine.finish()
@@ -138,7 +143,7 @@ def test_idle_sessions_are_evicted_oldest_first_and_come_back_right() -> None:
 @pytest.mark.parametrize("compiled", [True, False])
 def test_churn_keeps_every_sequence_apart(compiled: bool) -> None:
     """Many sessions of different lengths come and go, so that rows move between slots."""
-    engine = Harness("qwen3-mqa", Limits(max_slots=24, prefill_tokens=64), compiled=compiled)
+    engine = Harness("qwen3-mqa", Limits(max_num_seqs=24, prefill_tokens=64), compiled=compiled)
     draw = random.Random(3)
     texts = dict(enumerate(prompts(30, 5, 40, seed=3)))
     asked: dict[int, list[int]] = {}
@@ -157,16 +162,16 @@ def test_churn_keeps_every_sequence_apart(compiled: bool) -> None:
             del engine.answers[number]
 
 
-def test_a_prompt_is_not_found_in_a_session_that_holds_another_by_now() -> None:
+def test_a_prompt_is_found_after_its_session_went_on_with_another() -> None:
     engine = Harness("qwen3")
     first, second = [1, *prompts(1, 30, 30)[0]], [2, *prompts(1, 40, 40, seed=9)[0]]
     engine.submit(0, first, session="same")
     engine.finish()
-    engine.submit(1, second, session="same")  # has no token in common with what the session's slot holds
+    engine.submit(1, second, session="same")  # has no token in common with the first
     engine.finish()
     job = engine.submit(2, first)
     engine.check(first, engine.finish()[2])
-    assert job.reused == 0
+    assert job.reused == 29
 
 
 def test_the_seed_decides_whatever_shares_the_batch() -> None:
@@ -184,7 +189,7 @@ def test_the_seed_decides_whatever_shares_the_batch() -> None:
 
 def test_sampling_follows_the_distribution() -> None:
     prompt, count = [1, 2, 3], 4000
-    engine = Harness("qwen3", Limits(max_slots=64, max_queue=count))
+    engine = Harness("qwen3", Limits(max_num_seqs=64, max_queue=count))
     for number in range(count):
         engine.submit(number, prompt, max_tokens=1, temperature=1.5)
     drawn = torch.tensor([a.token_ids[0] for a in engine.finish().values()])
@@ -230,19 +235,20 @@ def test_the_context_bounds_generation() -> None:
 
 
 def test_how_full_the_cache_is() -> None:
-    """Of what running requests fill; what idle sessions keep can be had at any time."""
-    engine = Harness("qwen3", Limits(max_slots=4))
-    assert engine.runner.table is not None
-    room = 4 * engine.runner.table.cache.length
+    """By the blocks of running requests; what idle sessions keep can be had at any time."""
+    engine = Harness("qwen3", Limits(max_num_seqs=4))
+    assert engine.runner.scheduler is not None
+    blocks = engine.runner.scheduler.cache.blocks
+    assert blocks == 4 * 256 // 16
     for number in range(3):
         engine.submit(number, prompts(3, 20, 20)[number], max_tokens=9, session=f"s{number}")
     for _ in range(5):  # the prompts, and four tokens more of each
         engine.runner.step()
     engine.runner.look(100.0)
-    assert engine.runner.kv_usage.peak(100.0) == 3 * 24 / room
+    assert engine.runner.kv_usage.peak(100.0) == 3 * 2 / blocks
     engine.finish()
     engine.runner.look(101.0)
-    assert engine.runner.kv_usage.peak(101.0) == 3 * 24 / room, "the largest of ten seconds"
+    assert engine.runner.kv_usage.peak(101.0) == 3 * 2 / blocks, "the largest of ten seconds"
     assert engine.runner.kv_usage.peak(110.5) == 0.0
     assert engine.runner.kv_usage.peak(111.5) is None, "nobody looked"
 
@@ -279,7 +285,7 @@ def test_a_shared_prompt_is_not_shared_across_weights() -> None:
 
 
 def test_a_full_queue_refuses_and_cancelled_or_late_jobs_free_their_slot() -> None:
-    engine = Harness("qwen3", Limits(max_slots=1, max_queue=2))
+    engine = Harness("qwen3", Limits(max_num_seqs=1, max_queue=2))
     jobs = [engine.submit(n, [1, 2, n], max_tokens=50) for n in range(2)]
     engine.runner.step()
     engine.submit(2, [4], max_tokens=1)
@@ -297,7 +303,7 @@ def test_a_full_queue_refuses_and_cancelled_or_late_jobs_free_their_slot() -> No
 
 
 def test_what_was_sampled_by_the_deadline_is_the_answer_to_who_asked_for_that() -> None:
-    engine = Harness("qwen3", Limits(max_slots=2, max_queue=2))
+    engine = Harness("qwen3", Limits(max_num_seqs=2, max_queue=2))
     job, other = (engine.submit(n, [1, 2, n], max_tokens=50, partial=True) for n in range(2))
     while len(job.token_ids) < 3:
         engine.runner.step()

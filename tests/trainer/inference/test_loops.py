@@ -51,23 +51,42 @@ def test_compiled_code_is_made_anew_when_what_it_is_made_of_changes(file: str, m
     )
 
 
+def scattered(cache_S2TE: torch.Tensor, order: list[int]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Sequences cut into blocks of 16 that lie in this order: rows for the loops, block tables, rows of all keys."""
+    sequences, _, length, width = cache_S2TE.shape
+    blocks = -(-length // 16)
+    filled = F.pad(cache_S2TE, (0, 0, 0, blocks * 16 - length)).view(sequences, 2, blocks, 16, width)
+    pool = filled.transpose(0, 1).reshape(2, sequences * blocks, 16, width)
+    placed = torch.empty_like(pool)
+    placed[:, order] = pool
+    tables = np.array(order, np.int64).reshape(sequences, blocks)
+    return placed.reshape(-1, width).numpy(), tables, sequences * blocks * 16
+
+
+ORDERS = {
+    "side by side": list(range(18)),
+    "scattered": [11, 4, 5, 17, 0, 12, 1, 2, 3, 16, 9, 8, 7, 6, 10, 13, 15, 14],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [24, 32, 64, 128])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (2, 1), (3, 3), (4, 4), (6, 2)])
 def test_attention_reads_exactly_the_keys_that_a_token_may_see(
-    loops: Loops, size: int, heads: int, kv_heads: int
+    loops: Loops, size: int, heads: int, kv_heads: int, order: str
 ) -> None:
     torch.manual_seed(size + heads)
-    length, sequences = 50, 3
-    cache = torch.randn(sequences, 2, length, kv_heads * size)
-    lengths, slots = [1, 7, 50, 18], [2, 0, 1, 0]
+    cache = torch.randn(3, 2, 90, kv_heads * size)
+    lengths, sequences = [1, 7, 90, 18, 33], [2, 0, 1, 0, 2]
     q = torch.randn(len(lengths), heads * size)
     out = torch.empty_like(q)
-    first = np.array([slot * 2 * length for slot in slots])
-    rows = cache.view(-1, kv_heads * size).numpy()
+    rows, tables, values_after = scattered(cache, ORDERS[order])
+    at, seen = np.array(sequences), np.array(lengths)
     alone = np.zeros(len(lengths), np.int64)
-    loops.attend(q.numpy(), rows, first, np.array(lengths), alone, length, np.float32(0.3), size, out.numpy())
-    for row, (slot, seen) in enumerate(zip(slots, lengths, strict=True)):
-        keys, values = (part[:seen].view(seen, kv_heads, size).transpose(0, 1) for part in cache[slot])
+    scale = np.float32(0.3)
+    loops.attend(q.numpy(), rows, tables, at, 0, seen, alone, values_after, scale, size, out.numpy())
+    for row, (sequence, length) in enumerate(zip(sequences, lengths, strict=True)):
+        keys, values = (part[:length].view(length, kv_heads, size).transpose(0, 1) for part in cache[sequence])
         own = q[row].view(heads, 1, size)
         expected = F.scaled_dot_product_attention(
             own[None], keys[None], values[None], scale=0.3, enable_gqa=heads > kv_heads
@@ -75,25 +94,30 @@ def test_attention_reads_exactly_the_keys_that_a_token_may_see(
         torch.testing.assert_close(out[row], expected.flatten(), rtol=1e-5, atol=5e-6)
 
 
+@pytest.mark.parametrize("common", [71, 64])
 @pytest.mark.parametrize("size", [24, 32, 64])
-def test_a_shared_prefix_is_read_once_and_changes_no_bit(loops: Loops, size: int) -> None:
+def test_where_keys_lie_and_that_a_shared_prefix_is_read_once_changes_no_bit(
+    loops: Loops, size: int, common: int
+) -> None:
     torch.manual_seed(size)
-    length, heads, common = 90, 4, 71
-    cache = torch.randn(6, 2, length, 2 * size)
-    cache[1:5, :, :common] = cache[:1, :, :common]
-    lengths, shared = [73, 80, 90, 74, 77, 3], [0, common, common, common, common, 0]
-    q = torch.randn(len(lengths), heads * size)
-    first = np.arange(6) * 2 * length
+    cache = torch.randn(3, 2, 90, 2 * size)
+    cache[1:, :, :common] = cache[:1, :, :common]
+    lengths, sequences = [73, 80, 90, 74, 3], [0, 1, 2, 1, 0]
+    shared = [0, common, common, common, 0]
+    q = torch.randn(len(lengths), 4 * size)
 
-    def attend(keys: torch.Tensor, shared: list[int]) -> torch.Tensor:
-        rows, out = keys.view(-1, 2 * size).numpy(), torch.empty_like(q)
+    def attend(keys: torch.Tensor, shared: list[int], order: str) -> torch.Tensor:
+        rows, tables, values_after = scattered(keys, ORDERS[order])
+        out, scale, at = torch.empty_like(q), np.float32(0.3), np.array(sequences)
         seen, common_N = np.array(lengths), np.array(shared)
-        loops.attend(q.numpy(), rows, first, seen, common_N, length, np.float32(0.3), size, out.numpy())
+        loops.attend(q.numpy(), rows, tables, at, 0, seen, common_N, values_after, scale, size, out.numpy())
         return out
 
-    expected = attend(cache, [0] * 6)
-    cache[1:5, :, :common] = float("nan")  # not read: the first of the run has them
-    assert attend(cache, shared).equal(expected)
+    expected = attend(cache, [0] * 5, "side by side")
+    assert attend(cache, [0] * 5, "scattered").equal(expected)
+    cache[1:, :, :common] = float("nan")  # not read: the first of the run has them
+    for order in ORDERS:
+        assert attend(cache, shared, order).equal(expected)
 
 
 def test_drawing_takes_the_same_tokens_as_torch(loops: Loops) -> None:

@@ -32,7 +32,7 @@ from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.policy.names import build_from_state, checkpoint_state
 
-LIMITS = Limits(max_slots=4, prefill_tokens=24, max_context=128)
+LIMITS = Limits(max_num_seqs=4, prefill_tokens=24, max_context=128)
 """Few slots: requests wait, slots are moved together, idle sessions are evicted."""
 
 

@@ -1,4 +1,4 @@
-"""An idle engine has the kernel give the memory of the next slots, and no more than it may hold ready."""
+"""An idle engine has the kernel give the memory of the next blocks, and no more than it may hold ready."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.trainer.inference import models
 from tests.trainer.inference.conftest import wait_for
 from tests.trainer.other_device import other_device
 from trainer.inference.contract import GenerateRequest
-from trainer.inference.embedded.cache import AHEAD_BYTES, KVCache
+from trainer.inference.embedded.cache import AHEAD_BYTES, BLOCK, KVCache
 from trainer.inference.embedded.factory import build_decoder
 from trainer.inference.embedded.request import Job
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
@@ -23,10 +23,13 @@ from trainer.inference.embedded.serving import thread
 from trainer.inference.embedded.serving.thread import EngineThread
 from trainer.inference.embedded.shape import DecoderShape
 
+PIECE = 1 << 20
+"""The last piece may end behind the bound."""
 HUGE = 2 << 20
-"""A page at the edge may be one of these."""
-LIMITS = Limits(max_slots=1024)
-"""Of 128 KiB each: a quarter of them is what may be ready."""
+"""A page at an edge may be one of these: there are two edges in each of two layers, keys and values."""
+EDGES = 2 * 2 * 2 * HUGE
+LIMITS = Limits(max_num_seqs=1024, max_context=256)
+"""16 blocks of 8 KiB for each: a quarter of them is what may be ready."""
 
 
 def there(tensor: torch.Tensor) -> int:
@@ -39,6 +42,16 @@ def there(tensor: torch.Tensor) -> int:
     return mmap.PAGESIZE * sum(entry >> 63 for entry in entries)
 
 
+def committed(cache: KVCache, first: int, last: int) -> int:
+    """Bytes of blocks [first, last) that the kernel has given, of all layers."""
+    parts = cache.data[:, :, first * BLOCK : last * BLOCK].flatten(0, 1)
+    return sum(there(part) for part in parts)
+
+
+def size(cache: KVCache, blocks: int) -> int:
+    return cache.data[:, :, : blocks * BLOCK].numel() * 4
+
+
 class Served:
     """A deployment of an engine thread, as `Deployments` puts it there."""
 
@@ -49,7 +62,7 @@ class Served:
         self.runner = Runner(LIMITS)
         self.cache = make_cache(decoder, LIMITS)
         self.found: list[int] = []
-        """Of each request that was admitted: bytes of its slot that were there before anything was computed."""
+        """Of each request that was admitted: bytes of its blocks that were there before anything was computed."""
         self.answered = 0
         self.thread = EngineThread()
         self.thread.start()
@@ -64,10 +77,12 @@ class Served:
                 prompt = [1 + self.answered % 90, *range(1, 40), 1 + number % 90, 1 + number // 90]
                 request = GenerateRequest.model_validate({"prompt_ids": prompt, "max_tokens": 1, "seed": number})
                 self.runner.submit(Job(request, time.monotonic() + 60, self._answered))
-            table = self.runner.table
-            assert table is not None
-            self.runner._admit(table)
-            self.found += [there(self.cache.data[slot.index]) for slot in table.active()]
+            scheduler = self.runner.scheduler
+            assert scheduler is not None
+            self.runner._admit(scheduler)
+            for sequence in scheduler.running:
+                first, count = sequence.blocks[0].index, len(sequence.blocks)
+                self.found.append(committed(self.cache, first, first + count))
 
         before = self.answered
         self.thread.call(submit).result(60)
@@ -85,56 +100,53 @@ def served() -> Iterator[Served]:
 
 
 def test_a_request_after_idle_time_meets_memory_that_is_there(served: Served) -> None:
-    slot = served.cache.data[0].nbytes
-    ahead = served.cache.ahead
-    assert ahead == AHEAD_BYTES // slot and 8 < ahead < served.cache.slots // 2
-    wait_for(lambda: there(served.cache.data[:ahead]) >= ahead * slot, "memory for the first requests")
+    cache, ahead = served.cache, served.cache.ahead
+    assert ahead == AHEAD_BYTES // size(cache, 1) and 8 < ahead < cache.blocks // 2
+    wait_for(lambda: committed(cache, 0, ahead) >= size(cache, ahead), "memory for the first requests")
     served.ask(8)
-    assert min(served.found) >= slot, "none waits for the kernel"
-    used = served.cache.data[: 8 + ahead]
-    wait_for(lambda: there(used) >= used.nbytes, "topped up")
+    assert min(served.found) >= size(cache, 3), "none waits for the kernel"
+    used = 8 * 3 + ahead
+    wait_for(lambda: committed(cache, 0, used) >= size(cache, used), "topped up")
     served.thread.call(lambda: None).result(10)
-    assert there(served.cache.data) <= used.nbytes + 2 * HUGE, "no more than the bound"
+    assert there(cache.data) <= size(cache, used) + PIECE + EDGES, "no more than the bound"
 
 
 def test_a_burst_past_the_bound_is_served_and_the_rest_stays_free(served: Served) -> None:
-    count = served.cache.ahead + 20
+    cache = served.cache
+    count = cache.ahead // 3 + 20
     served.ask(count)
-    assert served.found and len(served.found) == count
-    until = count + served.cache.ahead
-    fresh = served.cache.data[count:until]
-    wait_for(lambda: there(fresh) >= fresh.nbytes, "topped up")
+    assert served.found and len(served.found) == min(count, LIMITS.max_num_seqs)
+    scheduler = served.runner.scheduler
+    assert scheduler is not None
+    used = scheduler.pool.used
+    assert used > cache.ahead
+    until = min(used + cache.ahead, cache.blocks)
+    wait_for(lambda: committed(cache, used, until) >= size(cache, until - used), "topped up")
     served.thread.call(lambda: None).result(10)
-    assert there(served.cache.data) <= until * served.cache.data[0].nbytes + 2 * HUGE
+    assert there(cache.data) <= size(cache, until) + PIECE + EDGES
 
 
 def test_a_removed_deployment_gives_its_memory_back_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread, "EXPIRE_EVERY", 0.0)  # deadlines are looked at in every round
-    wait_for(lambda: there(served.cache.data[: served.cache.ahead]) > 0, "memory")
+    wait_for(lambda: there(served.cache.data) > 0, "memory")
     gone = weakref.ref(served.cache), weakref.ref(served.runner)
     served.thread.call(lambda: served.thread.runners.pop("x") and None).result(10)
     del served.cache, served.runner
     wait_for(lambda: not any(one() for one in gone), "forgotten by a thread that waits", seconds=5)
 
 
-def test_slots_that_are_larger_than_the_bound_are_left_alone() -> None:
-    length = AHEAD_BYTES // (2 * 2 * 64 * 4) + 1
-    cache = KVCache(3, 2, length, 1, 64)
-    assert cache.ahead == 0
-
-
-def test_experts_of_a_slot_count_and_are_ready_with_it() -> None:
-    plain, routed = KVCache(600, 4, 256, 1, 64), KVCache(600, 4, 256, 1, 64, routed=(4, 64))
-    assert routed.experts is not None and routed.ahead < plain.ahead == AHEAD_BYTES // plain.data[0].nbytes
+def test_experts_of_a_block_count_and_are_ready_with_it() -> None:
+    plain, routed = KVCache(9600, 4, 1, 64), KVCache(9600, 4, 1, 64, routed=(4, 64))
+    assert routed.experts is not None and routed.ahead < plain.ahead == AHEAD_BYTES // size(plain, 1)
     while routed.prepare(300):
         pass
-    assert there(routed.data[300]) >= routed.data[300].nbytes
-    of_experts = torch.from_numpy(routed.experts)[300]
+    last = 300 + routed.ahead
+    assert committed(routed, 300, last) >= size(routed, routed.ahead)
+    of_experts = torch.from_numpy(routed.experts)[300 * BLOCK : last * BLOCK]
     assert there(of_experts) >= of_experts.nbytes
-    for others in (routed.data[:200], torch.from_numpy(routed.experts)[:200]):
-        assert there(others) <= mmap.PAGESIZE, "the page that the allocator writes its own words into"
+    assert there(torch.from_numpy(routed.experts)[: 200 * BLOCK]) <= mmap.PAGESIZE, "used before: left alone"
 
 
 def test_a_device_has_all_of_its_memory_anyway() -> None:
     with other_device() as device:
-        assert KVCache(8, 2, 64, 1, 16, device=device).ahead == 0
+        assert KVCache(8, 2, 1, 16, device=device).ahead == 0

@@ -208,7 +208,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     root = tmp_path_factory.mktemp("fleet")
     policy_dir = models.save(long_model(0), root / "policy")
     with contextlib.ExitStack() as stack:
-        arguments = ("--max-context", str(CONTEXT), "--max-slots", "32")
+        arguments = ("--max-context", str(CONTEXT), "--max-num-seqs", "32")
         engines = [
             stack.enter_context(EmbeddedServer(root / name, arguments=arguments)) for name in ("first", "second")
         ]

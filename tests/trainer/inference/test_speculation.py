@@ -48,7 +48,7 @@ def run(
     shape = shape_of(model.config.to_dict())
     state = checkpoint_state(model, model.state_dict())
     decoder = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
-    runner = Runner(Limits(max_slots=8, max_queue=len(requests)))
+    runner = Runner(Limits(max_num_seqs=8, max_queue=len(requests)))
     drafter = Drafter(head, 3, decoder.loops) if head is not None else None
     runner.install(decoder, make_cache(decoder, runner.limits), 0, drafter)
     answers: dict[int, GenerateResponse | ServerError] = {}

@@ -147,7 +147,7 @@ def test_turns_of_a_session_copies_of_a_prompt_and_other_weights(pupil: Pupil) -
 
     def played(head: MultiToken | None) -> list[GenerateResponse]:
         decoder = build_decoder(shape, checkpoint_state(pupil.model, pupil.model.state_dict()), 256)
-        runner = Runner(Limits(max_slots=6))
+        runner = Runner(Limits(max_num_seqs=6))
         drafter = Drafter(head, 3, decoder.loops) if head is not None else None
         runner.install(decoder, make_cache(decoder, runner.limits), 0, drafter)
         prompts, told = [[9, 5, 7, n // 2] for n in range(6)], []  # pairs share a prompt

@@ -17,7 +17,7 @@ from trainer.inference.errors import ServerError
 from trainer.policy.names import checkpoint_state
 from trainer.router_replay.hooks import Recorder
 
-LIMITS = Limits(max_context=128, max_slots=6, prefill_tokens=16)
+LIMITS = Limits(max_context=128, max_num_seqs=6, prefill_tokens=16)
 
 
 def runner_of(model: torch.nn.Module, *, ahead: int = 0) -> Runner:

@@ -125,7 +125,7 @@ async def test_a_policy_with_experts_learns_through_the_engine(tmp_path: Path, t
     sink = MemorySink()
     before = [router.module.weight.detach().clone() for router in routers(stage.policy.model)]
     engine = EmbeddedEngine(
-        memory=tmp_path / "deployments.json", limits=Limits(max_context=128, max_slots=16, speculate=2)
+        memory=tmp_path / "deployments.json", limits=Limits(max_context=128, max_num_seqs=16, speculate=2)
     )
     await engine.start()
     try:

@@ -49,7 +49,7 @@ class Clusters(Deployments):
     """The engine's own deployments, each of which sees the store through the network of its region."""
 
     def __init__(self, engine: EngineThread, root: Path, memory: Path) -> None:
-        super().__init__(engine, Limits(max_context=64, max_slots=4), memory)
+        super().__init__(engine, Limits(max_context=64, max_num_seqs=4), memory)
         self.root = root
         self.seen: dict[str, list[SyncTimings]] = {name: [] for name in REGIONS}
 

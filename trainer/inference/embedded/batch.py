@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
+
+from trainer.inference.embedded.cache import Blocks
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens [start, start + count) of the sequence in `slot`; `offset` is their position in the packed batch."""
+    """Tokens [start, start + count) of the sequence with block table `table`; `offset` is their position in the packed
+    batch."""
 
-    slot: int
+    table: int
     start: int
     count: int
     offset: int
@@ -19,14 +24,17 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Batch:
-    """The first `len(decode_slots)` packed tokens are decode rows; the chunks follow in order."""
+    """The first `decode_rows` packed tokens are decode rows; the chunks follow in order."""
 
     tokens_N: torch.Tensor
     positions_N: torch.Tensor
-    slots_N: torch.Tensor
-    decode_slots: list[int]
-    decode_length: int
-    """Length of the longest decode row, including its new token."""
+    rows_N: torch.Tensor
+    """Cache rows of the tokens' keys in layer 0."""
+    table_N: npt.NDArray[np.int64]
+    """Block table of each token: a row of `tables_SB`."""
+    tables_SB: Blocks
+    """Block tables of all sequences."""
+    decode_rows: int
     decode_shared: list[int]
     """Leading cached tokens that each decode row shares with the previous row; 0 starts a new prefix group."""
     chunks: list[Chunk]

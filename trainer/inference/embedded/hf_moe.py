@@ -91,7 +91,7 @@ class _Step:
 
     decoder: LibraryDecoder
     cache: KVCache
-    records: torch.Tensor
+    rows_N: torch.Tensor
     attention: Attention
 
 
@@ -111,16 +111,14 @@ class LibraryDecoder(Decoder):
     @torch.inference_mode()
     def forward(self, batch: Batch, cache: KVCache) -> torch.Tensor:
         """Logits [len(logits_at), V] in fp32; writes the batch's keys, values and experts to the cache."""
-        records = cache.records(batch.slots_N, batch.positions_N)
-        step = _Step(self, cache, records, Attention(batch, cache, self.heads, self.loops))
+        step = _Step(self, cache, batch.rows_N, Attention(batch, cache, self.heads, self.loops))
         model = self.weights.model
         hidden_1NC = model.get_decoder()(
             input_ids=batch.tokens_N[None], position_ids=batch.positions_N[None], use_cache=False, engine_step=step
         ).last_hidden_state
         if cache.experts is not None:
             chosen_NLK = self.weights.recorder.chosen()
-            at = batch.slots_N.cpu().numpy(), batch.positions_N.cpu().numpy()
-            cache.experts[at] = chosen_NLK.cpu().numpy()
+            cache.experts[batch.rows_N.cpu().numpy()] = chosen_NLK.cpu().numpy()
         self.hidden = hidden_1NC[0, batch.logits_at]
         logits: torch.Tensor = self.weights.head(self.hidden)
         return logits
@@ -131,7 +129,7 @@ class LibraryDecoder(Decoder):
         """Attention of one layer over the cache, including the batch: [N, H, D of the values]."""
         count, width = q_NHD.shape[0], v_NKD.shape[-1]
         q, k, v = (F.pad(part, (0, self.head_dim - part.shape[-1])) for part in (q_NHD, k_NKD, v_NKD))
-        step.cache.write(layer, step.records, k.reshape(count, -1), v.reshape(count, -1))
+        step.cache.write(layer, step.rows_N, k.reshape(count, -1), v.reshape(count, -1))
         q_NE = q.reshape(count, -1).contiguous()
         out = step.attention(layer, q_NE, scale, torch.empty_like(q_NE))
         return out.view(count, self.heads, self.head_dim)[..., :width]

@@ -161,7 +161,6 @@ class Decoder:
         x = self.weights.embedding_VC[batch.tokens_N]
         count = x.shape[0]
         cos, sin = self.cos_TD[batch.positions_N][:, None], self.sin_TD[batch.positions_N][:, None]
-        records = cache.records(batch.slots_N, batch.positions_N)
         attention = Attention(batch, cache, self.heads, self.loops)
         attended = x.new_empty(count, q_size)
         for index, layer in enumerate(self.weights.layers):
@@ -172,7 +171,7 @@ class Decoder:
                 q = F.rms_norm(q, (self.head_dim,), layer.query_norm_D, eps)
                 k = F.rms_norm(k, (self.head_dim,), layer.key_norm_D, eps)
             q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
-            cache.write(index, records, k.view(count, kv_size), v)
+            cache.write(index, batch.rows_N, k.view(count, kv_size), v)
             attention(index, q.view(count, q_size), self.scale, attended)
             x = x + layer.out(attended)
             normed = F.rms_norm(x, hidden, layer.norm_mlp_C, eps)

@@ -1,11 +1,12 @@
-"""A request in the engine, and the cache slot that it occupies."""
+"""A request in the engine, and the sequence that computes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trainer.inference.contract import GenerateRequest, GenerateResponse, VersionSpan
+from trainer.inference.contract import GenerateRequest, GenerateResponse, LengthLimit, VersionSpan
+from trainer.inference.embedded.blocks import Block
 from trainer.inference.embedded.sampling import RandomStream, SamplingMask
 from trainer.inference.errors import ServerError
 from trainer.routed_experts import RoutedExperts, SamplingMasks
@@ -31,6 +32,8 @@ class Job:
     limit: int = 0
     """Maximum tokens to generate: the request's limit, or what fits the context."""
     cancelled: bool = False
+    admitted: bool = False
+    """It has run already; a preempted job waits a second time."""
 
     def __post_init__(self) -> None:
         self.prompt = tuple(self.request.prompt_ids)
@@ -40,6 +43,11 @@ class Job:
         self.random = RandomStream(self.request.seed)
         asked = self.request
         self.sampling_mask = SamplingMask(asked.top_k, asked.top_p) if asked.mask_logits else None
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Prompt, and what was sampled before a preemption."""
+        return (*self.prompt, *self.token_ids) if self.token_ids else self.prompt
 
     @property
     def left(self) -> int:
@@ -57,6 +65,10 @@ class Job:
             return "stop"
         return "length" if len(self.token_ids) >= self.limit else None
 
+    def _limit(self) -> LengthLimit:
+        cut = len(self.token_ids) < self.request.max_tokens
+        return LengthLimit.ENGINE_CONTEXT if cut else LengthLimit.MAX_TOKENS
+
     def response(self, reason: str) -> GenerateResponse:
         ends = [*(start for _, start in self.changes[1:]), len(self.token_ids)]
         spans = [
@@ -69,6 +81,7 @@ class Job:
                 "logprobs": self.logprobs,
                 "spans": spans,
                 "finish_reason": reason,
+                "length_limit": self._limit() if reason == "length" else None,
                 "reused_tokens": self.reused,
                 "experts": self.experts,
                 "support": SamplingMasks.pack(self.allowed_ids) if self.sampling_mask else None,
@@ -76,36 +89,31 @@ class Job:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class PrefixGroup:
-    """Prefix group: slots with bit-identical keys and values for their first `length` tokens, copied from one prefill."""
-
-    number: int
-    length: int
-
-
 @dataclass(eq=False)
-class Slot:
-    """A row of the KV cache. With a job it is active; without one it keeps an idle session's prefix."""
+class Sequence:
+    """A running job and its blocks."""
 
-    index: int
-    tokens: list[int] = field(default_factory=list)
+    table: int
+    """Its row among the block tables."""
+    tokens: list[int]
+    job: Job
+    epoch: int
+    """Weights that computed its first keys and values; under others its blocks are of no use to later requests."""
+    parent: int
+    """Number of its last published block."""
+    filled: int
+    """Full blocks that are published."""
     cached: int = 0
     """Keys and values of tokens[:cached] are in the cache."""
-    epoch: int = -1
-    """Version of the weights that computed the oldest of them; a prefix is reused only under the same weights."""
-    job: Job | None = None
-    session: str | None = None
-    prefix_group: PrefixGroup | None = None
-    prompt: tuple[int, ...] = ()
-    """Prompt under which other requests find this slot; empty where another slot is registered for the same prompt.
-    (Asking the
-    table would hash the prompt of every slot.)
-    """
+    blocks: list[Block] = field(default_factory=list)
     draft_tokens: list[int] = field(default_factory=list)
     """Draft tokens; the next step verifies them."""
-    used: int = 0
-    """Time of last becoming idle, in requests; 0: never used."""
+    shared: int = 0
+    """Leading blocks that another running sequence reads, too."""
+    finished: bool = False
+    """It gave its blocks back."""
+    computes: tuple[int, tuple[int, ...]] | None = None
+    """Contents of the block that its prefill computes next."""
 
     @property
     def pending(self) -> int:

@@ -1,159 +1,171 @@
-"""Slot scheduling: sessions, prefix sharing, eviction, and compaction of active rows."""
+"""Sequences of a deployment and their blocks: admission, growth, preemption, and which rows share a beginning."""
 
 from __future__ import annotations
 
-from itertools import islice
+from bisect import bisect_left
+from typing import Literal
 
-from trainer.inference.embedded.cache import KVCache
-from trainer.inference.embedded.request import Job, PrefixGroup, Slot
+import numpy as np
+
+from trainer.inference.embedded.blocks import BlockPool, Match
+from trainer.inference.embedded.cache import BLOCK, KVCache
+from trainer.inference.embedded.request import Job, Sequence
 
 
-class SlotTable:
-    def __init__(self, cache: KVCache) -> None:
+class Scheduler:
+    def __init__(self, cache: KVCache, max_num_seqs: int, length: int) -> None:
+        """`length`: maximum tokens of one sequence; the cache holds at least as many."""
         self.cache = cache
-        self.slots = [Slot(index) for index in range(cache.slots)]
-        self.sessions: dict[str, Slot] = {}
-        self.prompts: dict[tuple[int, ...], Slot] = {}
-        self._clock = self._prefix_groups = 0
+        self.length = length
+        self.max_num_seqs = max_num_seqs
+        self.pool = BlockPool(cache)
+        self.running: list[Sequence] = []
+        """In the order of their admission."""
+        self.tables_SB = np.zeros((max_num_seqs, -(-length // BLOCK)), np.int64)
+        self._tables = list(range(max_num_seqs))[::-1]
+        """Rows of them that are free."""
+        self._prefilling: dict[tuple[int, tuple[int, ...]], Sequence] = {}
+        """Running prefills, by the contents that they compute next."""
+        self._ordered: list[Sequence] | None = None
 
-    def active(self) -> list[Slot]:
-        return [slot for slot in self.slots if slot.job is not None]
+    def forget(self) -> None:
+        """The weights changed."""
+        self.pool.forget()
+        self._prefilling.clear()
 
-    def assign(self, job: Job, epoch: int) -> Slot | None:
-        """Assign a slot to the job, reusing as much of its cached prompt as possible.
+    def admit(self, job: Job) -> Sequence | Literal["room", "prefix"]:
+        """Start a job, reusing its cached beginning. Else what it waits for: room, or another request that is computing
+        the same beginning."""
+        if not self._tables:
+            return "room"
+        tokens = job.tokens
+        match = self.pool.match(tokens, len(tokens) - 1)
+        if _contents(match.parent, tokens, len(match.blocks)) in self._prefilling:
+            return "prefix"
+        missing = _blocks(len(tokens)) - len(match.blocks)
+        idle = sum(block.references == 0 for block in match.blocks)
+        # One more for each running sequence, which might be preempted otherwise.
+        if self.running and missing + len(self.running) + 1 > self.pool.free - idle:
+            return "room"
+        sequence = Sequence(self._tables.pop(), list(tokens), job, self.pool.epoch, match.parent, len(match.blocks))
+        self._begin(sequence, match)
+        self.running.append(sequence)
+        self._ordered = None
+        return sequence
 
-        None when every slot is busy, or when waiting for the same prompt's prefill pays off.
-        """
-        session = job.request.session
-        slot = self.sessions.get(session) if session else None
-        if slot is not None and slot.job is None:
-            kept = _common_prefix(slot.tokens, job.prompt, min(slot.cached, len(job.prompt) - 1))
-            kept = kept if slot.epoch == epoch else 0
-            if kept:
-                if slot.prefix_group is not None and kept < slot.prefix_group.length:
-                    slot.prefix_group = None
-                return self._start(slot, job, kept, epoch)
-        donor = self.prompts.get(job.prompt)
-        shared = 0
-        if donor is not None and donor.epoch == epoch:
-            shared = len(job.prompt) - 1
-            if donor.cached < shared:
-                if donor.job is not None:
-                    return None
-                shared = 0
-        if slot is None or slot.job is not None:
-            slot = self._free(avoid=donor if shared else None)
-            if slot is None:
-                return None
-            self._reset(slot)
-        if shared and donor is not None and donor is not slot:
-            self.cache.copy(donor.index, slot.index, shared)
-            slot.prefix_group = self._prefix_group(donor, shared)
-        else:
-            shared = 0
-            slot.prefix_group = None
-        if session and session not in self.sessions:
-            slot.session = session
-            self.sessions[session] = slot
-        return self._start(slot, job, shared, epoch)
+    def _begin(self, sequence: Sequence, match: Match) -> None:
+        """Blocks of a new sequence: those of its cached beginning, and empty ones for the rest of its tokens."""
+        pool, tail = self.pool, match.tail
+        sequence.cached = match.length
+        for block in match.blocks:
+            pool.share(block)
+        blocks = sequence.blocks = list(match.blocks)
+        adopted = tail is not None and pool.adopt(tail)
+        if tail is not None and not adopted:
+            pool.share(tail)  # lest it is taken for its own copy
+        if tail is not None and adopted:
+            blocks.append(tail)
+        missing = _blocks(len(sequence.tokens)) - len(blocks)
+        if tail is not None and not adopted and missing > pool.free:  # alone in a small cache
+            pool.release([tail])
+            tail = None
+            sequence.cached -= match.tail_tokens
+        blocks += pool.take(missing)
+        if tail is not None and not adopted:
+            self.cache.copy(tail.index, blocks[sequence.filled].index, match.tail_tokens)
+            pool.release([tail])
+        self.tables_SB[sequence.table, : len(blocks)] = [block.index for block in blocks]
+        self._open(sequence)
+        self._announce(sequence)
 
-    def _prefix_group(self, donor: Slot, shared: int) -> PrefixGroup:
-        """Prefix group of a slot that received the first `shared` tokens of `donor`."""
-        if donor.prefix_group is None or donor.prefix_group.length > shared:
-            self._prefix_groups += 1
-            donor.prefix_group = PrefixGroup(self._prefix_groups, shared)
-        return donor.prefix_group
+    def reserve(self, sequence: Sequence, length: int) -> bool:
+        """Give the sequence blocks for `length` tokens. False: there are none free."""
+        there = len(sequence.blocks)
+        missing = _blocks(length) - there
+        if missing <= 0:
+            return True
+        if missing > self.pool.free:
+            return False
+        sequence.blocks += self.pool.take(missing)
+        self.tables_SB[sequence.table, there : there + missing] = [block.index for block in sequence.blocks[there:]]
+        if there == sequence.filled:
+            self._open(sequence)
+        return True
 
-    def _start(self, slot: Slot, job: Job, kept: int, epoch: int) -> Slot:
-        slot.tokens = list(job.prompt)
-        slot.draft_tokens = []
-        slot.cached = kept
-        slot.epoch = epoch
-        slot.job = job
-        self._forget_prompt(slot)
-        if (earlier := self.prompts.get(job.prompt)) is not None:
-            earlier.prompt = ()
-        slot.prompt = job.prompt
-        self.prompts[job.prompt] = slot
-        job.reused = kept
-        return slot
+    def advance(self, sequence: Sequence) -> None:
+        """Publish the blocks that the last step filled."""
+        before = sequence.filled
+        while sequence.cached >= (sequence.filled + 1) * BLOCK:
+            start = sequence.filled * BLOCK
+            if sequence.epoch == self.pool.epoch:
+                mine = sequence.blocks[sequence.filled]
+                there = self.pool.fill(mine, tuple(sequence.tokens[start : start + BLOCK]))
+                if there is not mine:
+                    sequence.blocks[sequence.filled] = there
+                    self.tables_SB[sequence.table, sequence.filled] = there.index
+                    self._ordered = None
+                sequence.parent = there.number
+            sequence.filled += 1
+            self._open(sequence)
+        if sequence.computes is not None and (sequence.filled > before or sequence.pending <= 1):
+            self._announce(sequence)
 
-    def release(self, slot: Slot) -> None:
-        """The job is done; its prefix stays cached until the slot is needed."""
-        self._clock += 1
-        slot.job = None
-        slot.used = self._clock
+    def _open(self, sequence: Sequence) -> None:
+        """Let others find what the sequence writes to its next block."""
+        if sequence.filled < len(sequence.blocks) and sequence.epoch == self.pool.epoch:
+            block = sequence.blocks[sequence.filled]
+            self.pool.open(block, sequence.parent, sequence.filled * BLOCK, sequence)
 
-    def drop(self, slot: Slot) -> None:
-        """The job was cancelled; its cached tokens stay valid for the session."""
-        del slot.tokens[slot.cached :]
-        self.release(slot)
+    def _announce(self, sequence: Sequence) -> None:
+        """Let others wait for what the sequence's prefill computes next."""
+        if sequence.computes is not None and self._prefilling.get(sequence.computes) is sequence:
+            del self._prefilling[sequence.computes]
+        sequence.computes = None
+        if sequence.pending > 1 and sequence.epoch == self.pool.epoch:
+            contents = _contents(sequence.parent, tuple(sequence.tokens), sequence.filled)
+            if self._prefilling.setdefault(contents, sequence) is sequence:
+                sequence.computes = contents
 
-    def _free(self, avoid: Slot | None) -> Slot | None:
-        """Pick a free slot: one without reusable content, else one never used, else the least recently used.
+    def release(self, sequence: Sequence) -> None:
+        """The job ended or has to wait; what it computed stays cached until the memory is needed."""
+        self.running.remove(sequence)
+        sequence.finished = True
+        if sequence.computes is not None and self._prefilling.get(sequence.computes) is sequence:
+            del self._prefilling[sequence.computes]
+        self.pool.release(sequence.blocks)
+        self._tables.append(sequence.table)
+        self._ordered = None
 
-        The order matters: the kernel clears memory on first write, which takes longer than copying a prompt.
-        """
-
-        def worth(slot: Slot) -> tuple[bool, int]:
-            kept = slot.session is not None or bool(slot.prompt)
-            return kept or not slot.used, slot.used
-
-        idle = [slot for slot in self.slots if slot.job is None and slot is not avoid]
-        return min(idle, key=worth, default=None)
+    def ordered(self) -> list[Sequence]:
+        """Running sequences, those with a common beginning side by side."""
+        if self._ordered is None:
+            for sequence in self.running:
+                sequence.shared = bisect_left(sequence.blocks, True, hi=sequence.filled, key=lambda b: b.references < 2)
+            self._ordered = sorted(self.running, key=_group)
+        return self._ordered
 
     def prepare(self) -> bool:
-        """Prepare part of the unused slots that `_free` will return next. Returns False when nothing is left."""
-        fresh = (slot for slot in self.slots if slot.job is None and not slot.used)
-        return any(self.cache.prepare(slot.index) for slot in islice(fresh, self.cache.ahead))
-
-    def _reset(self, slot: Slot) -> None:
-        self._forget_prompt(slot)
-        if slot.session is not None and self.sessions.get(slot.session) is slot:
-            del self.sessions[slot.session]
-        slot.session = None
-        slot.tokens = []
-        slot.cached = 0
-
-    def _forget_prompt(self, slot: Slot) -> None:
-        if slot.prompt:
-            del self.prompts[slot.prompt]
-            slot.prompt = ()
-
-    def compact(self, rows: list[Slot], moves: int = 4) -> list[Slot]:
-        """Move decode rows towards slot 0 while more than a fifth of their range is idle; return them sorted.
-
-        Attention runs over the whole range, so gaps cost time. A finished turn returns soon, so moving at every gap
-        would cost
-        more.
-        """
-        rows = sorted(rows, key=lambda slot: slot.index)
-        for _ in range(moves):
-            if not rows or rows[-1].index + 1 <= len(rows) * 5 // 4 + 2:
-                break
-            taken = {slot.index for slot in rows}
-            hole = next(index for index in range(len(self.slots)) if index not in taken)
-            self._swap(rows[-1], self.slots[hole])
-            rows.sort(key=lambda slot: slot.index)
-        return rows
-
-    def _swap(self, a: Slot, b: Slot) -> None:
-        self.cache.swap(a.index, b.index, a.cached, b.cached)
-        a.index, b.index = b.index, a.index
-        self.slots[a.index], self.slots[b.index] = a, b
+        """Prepare part of the memory that is used next. Returns False when nothing is left."""
+        return self.cache.prepare(self.pool.used)
 
 
-def together(rows: list[Slot]) -> tuple[list[Slot], list[int]]:
-    """Order rows by prefix group, with the number of leading tokens that each shares with the row before it."""
-    rows = sorted(rows, key=lambda slot: slot.prefix_group.number if slot.prefix_group else 0)
-    prefix_groups: list[PrefixGroup | None] = [None, *(slot.prefix_group for slot in rows)]
-    return rows, [
-        slot.prefix_group.length if slot.prefix_group and slot.prefix_group is before else 0
-        for slot, before in zip(rows, prefix_groups, strict=False)
+def shared_tokens(rows: list[Sequence]) -> list[int]:
+    """Number of leading tokens that each row shares with the row before it: all rows of a prefix group share the same."""
+    groups = [-1, *map(_group, rows)]
+    return [
+        row.shared * BLOCK if group >= 0 and group == before else 0
+        for row, group, before in zip(rows, groups[1:], groups, strict=False)
     ]
 
 
-def _common_prefix(a: list[int], b: tuple[int, ...], limit: int) -> int:
-    if a[:limit] == list(b[:limit]):
-        return limit
-    return next(i for i in range(limit) if a[i] != b[i])
+def _group(sequence: Sequence) -> int:
+    """The last block that it shares with others; -1 without one."""
+    return sequence.blocks[sequence.shared - 1].index if sequence.shared else -1
+
+
+def _contents(parent: int, tokens: tuple[int, ...], blocks: int) -> tuple[int, tuple[int, ...]]:
+    return parent, tokens[blocks * BLOCK : (blocks + 1) * BLOCK]
+
+
+def _blocks(tokens: int) -> int:
+    return -(-tokens // BLOCK)

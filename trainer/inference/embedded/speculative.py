@@ -22,7 +22,7 @@ import torch
 from trainer.inference.embedded.kernels.loops import Loops
 from trainer.inference.embedded.model import Decoder
 from trainer.inference.embedded.mtp_head import MultiToken
-from trainer.inference.embedded.request import Slot
+from trainer.inference.embedded.request import Sequence as Running
 from trainer.inference.embedded.sampling import sample
 
 
@@ -45,27 +45,28 @@ class Drafter:
         self.drafted = self.accepted = 0
 
     @torch.inference_mode()
-    def draft(self, weights: Vocabulary, slots: Sequence[Slot], hidden_NC: torch.Tensor, room: int) -> None:
-        """Draft tokens for `slots`, whose last tokens follow the states `hidden_NC`. `room`: tokens of a slot."""
+    def draft(self, weights: Vocabulary, sequences: Sequence[Running], hidden_NC: torch.Tensor, room: int) -> None:
+        """Draft tokens for `sequences`, whose last tokens follow the states `hidden_NC`. `room`: maximum tokens of one."""
         open_ = [
             n
-            for n, slot in enumerate(slots)
-            if slot.job is not None and slot.job.sampling_mask is None and slot.job.left > 1 and len(slot.tokens) < room
+            for n, sequence in enumerate(sequences)
+            if not sequence.finished and sequence.job.sampling_mask is None
+            if sequence.job.left > 1 and len(sequence.tokens) < room
         ]
         if not open_:
             return
-        kept = [slots[n] for n in open_]
-        jobs = [job for slot in kept if (job := slot.job)]
+        kept = [sequences[n] for n in open_]
+        jobs = [sequence.job for sequence in kept]
         temperatures = [job.temperature for job in jobs]
-        tokens, state = [slot.tokens[-1] for slot in kept], hidden_NC[torch.tensor(open_, device=hidden_NC.device)]
+        tokens, state = [sequence.tokens[-1] for sequence in kept], hidden_NC[torch.tensor(open_, device=hidden_NC.device)]
         for step in range(self.ahead):
             state = self.head(state, weights.embedding_VC[torch.tensor(tokens, device=state.device)])
             uniforms = [job.random[len(job.token_ids) + step] for job in jobs]
             tokens, _ = sample(weights.head(state), temperatures, uniforms, self.loops)
-            for slot, job, token in zip(kept, jobs, tokens, strict=True):
+            for sequence, job, token in zip(kept, jobs, tokens, strict=True):
                 # The last token of a step is the policy's own, and must fit, too.
-                if step + 1 < job.left and len(slot.tokens) + step < room:
-                    slot.draft_tokens.append(token)
+                if step + 1 < job.left and len(sequence.tokens) + step < room:
+                    sequence.draft_tokens.append(token)
 
 
 def load_drafter(policy_dir: Path, decoder: Decoder, ahead: int) -> Drafter | None:

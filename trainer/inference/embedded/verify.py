@@ -24,7 +24,7 @@ def verify_weights(decoder: Decoder, probe: Probe, *, deployment: str, version: 
     if not rows:
         return None
     fitting = probe.model_copy(update={"rows": rows})
-    limits = Limits(max_slots=len(rows), max_context=1 + max(len(row.prompt_ids) for row in rows))
+    limits = Limits(max_num_seqs=len(rows), max_context=1 + max(len(row.prompt_ids) for row in rows))
     runner = Runner(limits)
     runner.install(decoder, make_cache(decoder, limits), version)
     answers: dict[int, GenerateResponse | ServerError] = {}

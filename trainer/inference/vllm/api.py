@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 
 from trainer.inference.client import Connections
-from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, VersionSpan
+from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, LengthLimit, VersionSpan
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.routed_experts import RoutedExperts
 
@@ -134,7 +134,9 @@ def routed_experts(text: str, first: int | None) -> RoutedExperts | None:
     return RoutedExperts.pack(rows[first:].astype(np.uint16), start=first)
 
 
-def parse_response(body: dict[str, Any], *, before: int, experts_from: int | None = None) -> GenerateResponse:
+def parse_response(
+    body: dict[str, Any], *, before: int, experts_from: int | None = None, max_tokens: int | None = None
+) -> GenerateResponse:
     """Parse vLLM's answer. Without version spans, all tokens count as of `before`, the version at the request's start.
     Raises
     BadAnswer, WeightsLost.
@@ -154,11 +156,18 @@ def parse_response(body: dict[str, Any], *, before: int, experts_from: int | Non
             logprobs=logprobs,
             spans=[s for s in spans if s.end > s.start] or [VersionSpan(version=before, start=0, end=len(tokens))],
             finish_reason=choice["finish_reason"],
+            length_limit=_length_limit(len(tokens), max_tokens) if choice["finish_reason"] == "length" else None,
             experts=routed_experts(choice["routed_experts"], experts_from) if choice.get("routed_experts") else None,
             reused_tokens=((body.get("usage") or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise BadAnswer(f"vLLM's answer has another shape than version 0.32 sends: {error!r}") from error
+
+
+def _length_limit(tokens: int, max_tokens: int | None) -> LengthLimit:
+    """vLLM says `length` for both; its own limit (`--max-model-len`) leaves fewer tokens than were asked for."""
+    cut = max_tokens is not None and tokens < max_tokens
+    return LengthLimit.ENGINE_CONTEXT if cut else LengthLimit.MAX_TOKENS
 
 
 class Room(NamedTuple):
@@ -241,7 +250,7 @@ class VllmApi:
             raise BadRequest(f"vLLM refused the request: {_said(response)}")
         if not response.is_success:
             raise Unavailable(f"vLLM at {self.url} failed: {_said(response)}")
-        return parse_response(response.json(), before=before, experts_from=request.experts_from)
+        return parse_response(response.json(), before=before, experts_from=request.experts_from, max_tokens=request.max_tokens)
 
     async def pause(self) -> None:
         """Pause; requests in flight keep their state and continue after `resume`."""

@@ -66,11 +66,36 @@ class Loops(Protocol):
         norm_end_C: Floats,
     ) -> None: ...
 
+    def rotate(
+        self,
+        qkv_NE: Floats,
+        cos_TD: Floats,
+        sin_TD: Floats,
+        positions_N: Ints,
+        normed: bool,
+        query_norm_D: Floats,
+        key_norm_D: Floats,
+        eps: np.float32,
+        kv_heads: int,
+        rows_RE: Floats,
+        keys_N: Ints,
+        values_after: int,
+        q_NE: Floats,
+    ) -> None: ...
+
+    def add_norm(
+        self, x_NC: Floats, delta_NC: Floats, weight_C: Floats, eps: np.float32, out_NC: Floats
+    ) -> None: ...
+
+    def gate(self, gate_up_NF: Floats, out_NF: Floats) -> None: ...
+
     def attend(
         self,
         q_NE: Floats,
         rows_RE: Floats,
-        first_N: Ints,
+        tables_SB: Ints,
+        table_N: Ints,
+        base: int,
         lengths_N: Ints,
         shared_N: Ints,
         values_after: int,
@@ -118,5 +143,5 @@ def prepare() -> None:
     gate_up, gated = new(1, 8), new(1, 4)
     down = (weight, bias)
     loops.leave(one, *down, new(1, 4), new(1, 4), none, eps, new(1, 4), *down, gate_up, gated, *down, none)
-    loops.attend(one, rows, at, lengths, at, 1, eps, 4, new(1, 4))
+    loops.attend(one, rows, at[None], at, 0, lengths, at, 1, eps, 4, new(1, 4))
     loops.draw(one, np.ones(1, np.float32), np.zeros(1), at.copy(), np.empty(1))

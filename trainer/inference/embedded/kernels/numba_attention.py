@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.inference.embedded.kernels.numba_basics import compiled, exp
+from trainer.inference.embedded.kernels.numba_basics import compiled, exp, inlined
 from trainer.inference.embedded.kernels.vectors import (
     WIDTH,
     fma,
@@ -178,40 +178,85 @@ def _fetch(rows_RE: Any, row: Any, count: Any, p_NHT: Any) -> None:
 score, soften, gather, fetch = compiled(_score), compiled(_soften), compiled(_gather), compiled(_fetch)
 
 
-def _run(q_NE: Any, rows_RE: Any, first_N: Any, lengths_N: Any, shared: Any, values_after: Any, scale: Any, size: Any, p_NHT: Any, out_NE: Any) -> None:  # fmt: skip  # noqa: E501
+def _first(tables_SB: Any, s: Any, t: Any) -> Any:
+    """Row of a sequence's token 0 if its block with token `t` were one of a range: token `t` lies `t` rows further."""
+    return (tables_SB[s, t // WIDTH] - t // WIDTH) * WIDTH
+
+
+first_row = inlined(_first)
+
+
+def _end(tables_SB: Any, s: Any, begin: Any, end: Any) -> Any:
+    """The end of the tokens from `begin` on, at most `end`, whose blocks are neighbours."""
+    block = begin // WIDTH
+    until = (block + 1) * WIDTH
+    while until < end and tables_SB[s, block + 1] == tables_SB[s, block] + 1:
+        block += 1
+        until += WIDTH
+    return min(until, end)
+
+
+range_end = compiled(_end)
+
+
+def _run(q_NE: Any, rows_RE: Any, tables_SB: Any, table_N: Any, base: Any, lengths_N: Any, shared: Any, values_after: Any, scale: Any, size: Any, p_NHT: Any, out_NE: Any) -> None:  # fmt: skip  # noqa: E501
     """Attention of tokens whose first `shared` keys and values are equal: those are read once for all of them, a tile at
     a time, while the tile is in the fast cache."""
     count = q_NE.shape[0]
     near = max(WIDTH, _NEAR // rows_RE.shape[1] // WIDTH * WIDTH)
     there = 0  # keys (or values) of those that come next that were brought near while others were computed
     for begin in range(0, shared, _TILE):
-        for n in range(count):
-            score(q_NE, n, rows_RE, first_N[0], begin, min(begin + _TILE, shared), size, p_NHT, -1)
+        start = begin
+        while start < min(begin + _TILE, shared):
+            end = range_end(tables_SB, table_N[0], start, min(begin + _TILE, shared))
+            first = base + first_row(tables_SB, table_N[0], start)
+            for n in range(count):
+                score(q_NE, n, rows_RE, first, start, end, size, p_NHT, -1)
+            start = end
     for n in range(count):
-        for begin in range(shared, lengths_N[n], near):
-            end = min(begin + near, lengths_N[n])
+        begin = shared
+        while begin < lengths_N[n]:
+            end = range_end(tables_SB, table_N[n], begin, min(begin + near, lengths_N[n]))
+            first = base + first_row(tables_SB, table_N[n], begin)
             if end - begin > there:
-                fetch(rows_RE, first_N[n] + begin + there, end - begin - there, p_NHT)
-            soon, there = first_N[n] + end, end - begin
-            if end == lengths_N[n]:
-                soon = first_N[n + 1] + shared if n + 1 < count else first_N[0] + values_after + shared
-            score(q_NE, n, rows_RE, first_N[n], begin, end, size, p_NHT, soon)
+                fetch(rows_RE, first + begin + there, end - begin - there, p_NHT)
+            there = end - begin
+            if end < lengths_N[n]:
+                soon = base + first_row(tables_SB, table_N[n], end) + end
+            elif n + 1 < count:
+                soon = base + first_row(tables_SB, table_N[n + 1], shared) + shared
+            else:
+                soon = base + values_after + first_row(tables_SB, table_N[0], shared) + shared
+            score(q_NE, n, rows_RE, first, begin, end, size, p_NHT, soon)
+            begin = end
         for h in range(p_NHT.shape[1]):
             soften(p_NHT, n, h, lengths_N[n], scale)
         for e in range(out_NE.shape[1]):
             out_NE[n, e] = _ZERO
     for begin in range(0, shared, _TILE):
-        for n in range(count):
-            gather(p_NHT, n, rows_RE, first_N[0] + values_after, begin, min(begin + _TILE, shared), size, out_NE, -1)
+        start = begin
+        while start < min(begin + _TILE, shared):
+            end = range_end(tables_SB, table_N[0], start, min(begin + _TILE, shared))
+            first = base + values_after + first_row(tables_SB, table_N[0], start)
+            for n in range(count):
+                gather(p_NHT, n, rows_RE, first, start, end, size, out_NE, -1)
+            start = end
     for n in range(count):
-        for begin in range(shared, lengths_N[n], near):
-            end = min(begin + near, lengths_N[n])
+        begin = shared
+        while begin < lengths_N[n]:
+            end = range_end(tables_SB, table_N[n], begin, min(begin + near, lengths_N[n]))
+            first = base + values_after + first_row(tables_SB, table_N[n], begin)
             if end - begin > there:
-                fetch(rows_RE, first_N[n] + values_after + begin + there, end - begin - there, p_NHT)
-            soon, there = first_N[n] + values_after + end, end - begin
-            if end == lengths_N[n]:
-                soon = first_N[n + 1] + values_after + shared if n + 1 < count else -1
-            gather(p_NHT, n, rows_RE, first_N[n] + values_after, begin, end, size, out_NE, soon)
+                fetch(rows_RE, first + begin + there, end - begin - there, p_NHT)
+            there = end - begin
+            if end < lengths_N[n]:
+                soon = base + values_after + first_row(tables_SB, table_N[n], end) + end
+            elif n + 1 < count:
+                soon = base + values_after + first_row(tables_SB, table_N[n + 1], shared) + shared
+            else:
+                soon = -1
+            gather(p_NHT, n, rows_RE, first, begin, end, size, out_NE, soon)
+            begin = end
 
 
 run = compiled(_run)
@@ -220,7 +265,9 @@ run = compiled(_run)
 def _attend(
     q_NE: Any,
     rows_RE: Any,
-    first_N: Any,
+    tables_SB: Any,
+    table_N: Any,
+    base: Any,
     lengths_N: Any,
     shared_N: Any,
     values_after: Any,
@@ -228,7 +275,8 @@ def _attend(
     size: Any,
     out_NE: Any,
 ) -> None:
-    """Attention of each token over `lengths_N` cached ones; its keys begin at row `first_N`, values so much later.
+    """Attention of each token over `lengths_N` cached ones: their keys lie in blocks of 16 rows from row `base` on, as row
+    `table_N` of `tables_SB` says, values so much later.
 
     `shared_N` of them equal those of the token before (0: begins a run); the same within a run.
     """
@@ -241,8 +289,8 @@ def _attend(
         shared = shared_N[end - 1]  # 0 for a run of one
         room = (lengths_N[begin:end].max() + 2 * WIDTH - 1) // WIDTH * WIDTH + WIDTH
         p = np.empty((end - begin, q_NE.shape[1] // size, room), np.float32)
-        q, out, first, lengths = q_NE[begin:end], out_NE[begin:end], first_N[begin:end], lengths_N[begin:end]
-        run(q, rows_RE, first, lengths, shared, values_after, scale, size, p, out)
+        q, out, lengths = q_NE[begin:end], out_NE[begin:end], lengths_N[begin:end]
+        run(q, rows_RE, tables_SB, table_N[begin:end], base, lengths, shared, values_after, scale, size, p, out)
         begin = end
 
 

@@ -17,6 +17,7 @@ from trainer.inference.embedded.devices import CPU
 from trainer.inference.embedded.factory import build_decoder, build_weights, decoder_of, read_shape
 from trainer.inference.embedded.model import Decoder, Weights, read_state
 from trainer.inference.embedded.runner import Limits, Runner, make_cache
+from trainer.inference.embedded.serving.kv_size import sized
 from trainer.inference.embedded.serving.thread import EngineThread
 from trainer.inference.embedded.shape import DecoderShape
 from trainer.inference.embedded.speculative import load_drafter
@@ -72,11 +73,14 @@ class Deployment:
                 "follow": self.spec.follow,
                 "running": self.runner.running,
                 "waiting": len(self.runner.waiting),
-                "slots": self.runner.table.cache.slots if self.runner.table else 0,
+                "slots": self.runner.limits.max_num_seqs if self.loaded else 0,
+                "max_model_len": self.runner.scheduler.length if self.runner.scheduler else 0,
+                "kv_cache_bytes": self.runner.scheduler.cache.bytes if self.runner.scheduler else 0,
                 "cache_share": (self.runner.kv_usage.peak() or 0.0) if self.loaded else None,
                 "generated_tokens": self.runner.generated,
                 "prompt_tokens": self.runner.read,
                 "reused_tokens": self.runner.reused,
+                "preemptions": self.runner.preemptions,
                 "draft_tokens": self.runner.drafter.drafted if self.runner.drafter else 0,
                 "accepted_tokens": self.runner.drafter.accepted if self.runner.drafter else 0,
                 "last_sync": self.last_sync,
@@ -200,7 +204,9 @@ class Deployments:
             deployment.failed = False
             if decoder is None:
                 return timings
-            cache = make_cache(decoder, self.limits)
+            limits = sized(self.limits, spec, decoder)
+            deployment.runner.limits = limits
+            cache = make_cache(decoder, limits)
             ahead = self.limits.speculate if spec.speculate is None else spec.speculate
             drafter = load_drafter(Path(spec.policy_dir), decoder, ahead)
 
@@ -231,13 +237,14 @@ class Deployments:
             state, digest = fetched.mirror.state(), fetched.mirror.digest
             timings = _timings(fetched)
         began = time.perf_counter()
-        decoder = build_decoder(shape, state, self._room(shape), device=self.device)
+        decoder = build_decoder(shape, state, self._room(spec, shape), device=self.device)
         self._verify_weights(deployment, decoder, timings.version, digest, fetched)
         timings.decode += time.perf_counter() - began
         return timings, decoder, digest, fetched
 
-    def _room(self, shape: DecoderShape) -> int:
-        return min(self.limits.max_context, shape.max_position_embeddings)
+    def _room(self, spec: DeploymentSpec, shape: DecoderShape) -> int:
+        """Tokens of the deployment's longest sequence."""
+        return min(spec.max_model_len or self.limits.max_context, shape.max_position_embeddings)
 
     def _verify_weights(
         self, deployment: Deployment, decoder: Decoder, version: int, digest: str, fetched: Fetched | None
@@ -252,7 +259,11 @@ class Deployments:
         try:
             if probe is not None:
                 gap = verify_weights(
-                    decoder, probe, deployment=spec.name, version=version, max_context=self.limits.max_context
+                    decoder,
+                    probe,
+                    deployment=spec.name,
+                    version=version,
+                    max_context=self._room(spec, decoder.shape),
                 )
         except WeightMismatch as error:
             self.refuse(deployment, (version, digest), error)
@@ -278,7 +289,7 @@ class Deployments:
         decoder = deployment.runner.decoder
         if found is None or decoder is None:
             return None
-        rows = [row for row in found.rows if len(row.prompt_ids) < self._room(decoder.shape)]
+        rows = [row for row in found.rows if len(row.prompt_ids) < self._room(deployment.spec, decoder.shape)]
         return found.model_copy(update={"rows": rows}) if rows else None
 
     def _fetch(self, deployment: Deployment, version: int | None) -> Fetched | None:
@@ -311,7 +322,7 @@ class Deployments:
         weights = build_weights(shape, fetched.mirror.state(), device=self.device)
         if fetched.kind == "anchor" or deployment.refused:
             decoder = decoder_of(
-                shape, weights, self._room(shape), device=self.device
+                shape, weights, self._room(deployment.spec, shape), device=self.device
             )  # requests go on in the other one meanwhile
             self._verify_weights(deployment, decoder, timings.version, fetched.mirror.digest, fetched)
         timings.decode += time.perf_counter() - began

@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
     parser.add_argument("--max-queue", type=int, default=Limits.max_queue, help="waiting requests a deployment")
     parser.add_argument("--max-context", type=int, default=Limits.max_context, help="tokens of one sequence")
-    parser.add_argument("--max-slots", type=int, default=Limits.max_slots, help="sequences in the cache a deployment")
+    parser.add_argument("--max-num-seqs", type=int, default=Limits.max_num_seqs, help="sequences that a deployment computes at once")
     parser.add_argument("--kv-mib", type=int, default=1024, help="memory of one deployment's KV cache")
     parser.add_argument(
         "--speculate", type=int, default=0, help="draft tokens per step, where a policy has a draft head"
@@ -182,7 +182,7 @@ def main() -> None:
     limits = Limits(
         max_queue=arguments.max_queue,
         max_context=arguments.max_context,
-        max_slots=arguments.max_slots,
+        max_num_seqs=arguments.max_num_seqs,
         kv_bytes=arguments.kv_mib << 20,
         speculate=arguments.speculate,
     )
