@@ -77,6 +77,17 @@ class Env(BaseSettings):
         pattern=r"^(cpu|cuda(:\d+(,\d+)*)?)$",
         description="Where embedded engines compute: cpu (compiled loops), cuda (engines spread over all GPUs), cuda:N, cuda:N,N",
     )
+    engine_context: int = Field(
+        default=131_072,
+        ge=16,
+        description="Tokens of the longest sequence that embedded engines compute, as far as a policy's positions reach; a run "
+        "or an evaluation sets its own",
+    )
+    kv_cache_mib: int = Field(
+        default=1024,
+        ge=1,
+        description="Memory for keys and values of each deployment in an embedded engine; a run sets its own",
+    )
     inference_url: str = Field(
         default="http://127.0.0.1:8100",
         description="The inference server: the embedded one, a router, or the one in front of vLLM",

@@ -160,9 +160,6 @@ def limits(
     base = (
         SamplingConfig(temperature=temperature) if policy.toy else FULL.model_copy(update={"temperature": temperature})
     )
-    if positions := int(policy.architecture.get("max_position_embeddings") or 0):
-        longest = min(base.max_context_tokens, positions)  # what is behind them is the policy's own limit
-        base = base.model_copy(update={"max_context_tokens": longest})
     sampling = base.model_copy(update={name: value for name, value in chosen.items() if value is not None})
     return sampling, HarnessConfig() if policy.toy else HarnessConfig(profile="full", end_on_malformed_call=False)
 

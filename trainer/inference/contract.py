@@ -285,6 +285,10 @@ class ServerHealth(Wire):
     busy_share: float = 0.0
     """Share of the last 10 s in which the engine computed."""
     tokens_per_second: float = 0.0
+    max_context: int = 0
+    """Longest context that it serves, in tokens; 0 when it does not report it."""
+    kv_bytes: int = 0
+    """Memory of the KV cache of one deployment; 0 when it does not report it."""
     deployments: list[DeploymentStatus] = Field(default_factory=list)
     servers: list[ServerStatus] = Field(default_factory=list)
     """Servers behind this one; the embedded engine has none."""

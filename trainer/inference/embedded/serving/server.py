@@ -72,6 +72,8 @@ class EmbeddedEngine:
             engine="embedded",
             busy_share=busy,
             tokens_per_second=speed,
+            max_context=self._deployments.limits.max_context,
+            kv_bytes=self._deployments.limits.kv_bytes,
             deployments=self.statuses(),
             error=ended or "; ".join(differs),
         )
@@ -152,9 +154,21 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("OPENCOMPOSER_DATA", ".data")))
     parser.add_argument("--max-queue", type=int, default=Limits.max_queue, help="waiting requests a deployment")
-    parser.add_argument("--max-context", type=int, default=Limits.max_context, help="tokens of one sequence")
-    parser.add_argument("--max-num-seqs", type=int, default=Limits.max_num_seqs, help="sequences that a deployment computes at once")
-    parser.add_argument("--kv-mib", type=int, default=1024, help="memory of one deployment's KV cache")
+    parser.add_argument(
+        "--max-context",
+        type=int,
+        default=int(os.environ.get("OPENCOMPOSER_ENGINE_CONTEXT") or Limits.max_context),
+        help="tokens of one sequence, as far as a policy's positions reach (OPENCOMPOSER_ENGINE_CONTEXT)",
+    )
+    parser.add_argument(
+        "--max-num-seqs", type=int, default=Limits.max_num_seqs, help="sequences that a deployment computes at once"
+    )
+    parser.add_argument(
+        "--kv-mib",
+        type=int,
+        default=int(os.environ.get("OPENCOMPOSER_KV_CACHE_MIB") or Limits.kv_bytes >> 20),
+        help="memory of one deployment's KV cache, where it names none (OPENCOMPOSER_KV_CACHE_MIB)",
+    )
     parser.add_argument(
         "--speculate", type=int, default=0, help="draft tokens per step, where a policy has a draft head"
     )
