@@ -17,11 +17,11 @@ from pydantic import TypeAdapter, ValidationError
 from trainer.inference.contract import (
     DeploymentSpec,
     DeploymentStatus,
+    EngineContextExceeded,
     GenerateRequest,
     GenerateResponse,
     InferenceError,
     InferenceRefused,
-    EngineContextExceeded,
     ServerHealth,
     SyncTimings,
 )

@@ -25,7 +25,6 @@ from trainer.inference.verify_weights import WeightMismatch
 from trainer.policy.names import checkpoint_state
 from trainer.weights.probe import measure_model
 
-
 BLOCK_BYTES = block_bytes(2, 2, 16, None)
 """Of `models.BASE`."""
 

@@ -81,8 +81,8 @@ class Served:
             assert scheduler is not None
             self.runner._admit(scheduler)
             for sequence in scheduler.running:
-                first, count = sequence.blocks[0].index, len(sequence.blocks)
-                self.found.append(committed(self.cache, first, first + count))
+                first = sequence.blocks[0].index
+                self.found.append(committed(self.cache, first, first + len(sequence.blocks)))
 
         before = self.answered
         self.thread.call(submit).result(60)

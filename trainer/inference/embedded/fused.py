@@ -22,7 +22,6 @@ from trainer.inference.embedded.linear import Linear
 from trainer.inference.embedded.model import Decoder, Layer, Weights
 from trainer.inference.embedded.shape import DecoderShape
 
-
 BLAS_ROWS = 128
 """Tokens of prompt chunks from which BLAS is faster, unpacking included."""
 

@@ -279,7 +279,13 @@ class Runner:
         return taken
 
     def _take(
-        self, scheduler: Scheduler, sequence: Sequence, draft_tokens: list[int], tokens: list[int], logprobs: list[float], at: int
+        self,
+        scheduler: Scheduler,
+        sequence: Sequence,
+        draft_tokens: list[int],
+        tokens: list[int],
+        logprobs: list[float],
+        at: int,
     ) -> int:
         """Append tokens from `at` on while they match the draft, and the first that does not. Returns their number."""
         job = sequence.job

@@ -58,7 +58,10 @@ class Drafter:
         kept = [sequences[n] for n in open_]
         jobs = [sequence.job for sequence in kept]
         temperatures = [job.temperature for job in jobs]
-        tokens, state = [sequence.tokens[-1] for sequence in kept], hidden_NC[torch.tensor(open_, device=hidden_NC.device)]
+        tokens, state = (
+            [sequence.tokens[-1] for sequence in kept],
+            hidden_NC[torch.tensor(open_, device=hidden_NC.device)],
+        )
         for step in range(self.ahead):
             state = self.head(state, weights.embedding_VC[torch.tensor(tokens, device=state.device)])
             uniforms = [job.random[len(job.token_ids) + step] for job in jobs]

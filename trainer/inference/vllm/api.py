@@ -250,7 +250,9 @@ class VllmApi:
             raise BadRequest(f"vLLM refused the request: {_said(response)}")
         if not response.is_success:
             raise Unavailable(f"vLLM at {self.url} failed: {_said(response)}")
-        return parse_response(response.json(), before=before, experts_from=request.experts_from, max_tokens=request.max_tokens)
+        return parse_response(
+            response.json(), before=before, experts_from=request.experts_from, max_tokens=request.max_tokens
+        )
 
     async def pause(self) -> None:
         """Pause; requests in flight keep their state and continue after `resume`."""
