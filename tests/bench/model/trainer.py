@@ -70,7 +70,7 @@ def ours(folder: Path, steps: int, sizes: Sizes) -> None:
         temperature=1.0,
         total_steps=steps,
         micro_batch_tokens=sizes.rows * longest,
-        backend=SingleProcess(precision="bfloat16"),
+        backend=SingleProcess(precision=sizes.precision),
     )
     shape = read_shape(folder)
     limits = Limits(max_num_seqs=rows, max_context=-(-longest // 128) * 128, kv_bytes=1 << 50)
@@ -181,17 +181,24 @@ def peer_python() -> tuple[str, str]:
     """An interpreter that has TRL, made if there is none; or "", and why."""
     if named := os.environ.get("TRL_PYTHON"):
         return named, ""
-    python = PEER / "bin" / "python"
-    if not (PEER / "complete").exists():
-        shutil.rmtree(PEER, ignore_errors=True)
+    python, why = environment_of(PEER, TRL)
+    return python, f"{why}; name an interpreter that has it with TRL_PYTHON" if why else ""
+
+
+def environment_of(home: Path, *packages: str) -> tuple[str, str]:
+    """An interpreter with these packages beside the product's, made if there is none; or "", and why."""
+    python = home / "bin" / "python"
+    if not (home / "complete").exists():
+        shutil.rmtree(home, ignore_errors=True)
         try:
-            subprocess.run([sys.executable, "-m", "venv", str(PEER)], check=True, timeout=120)
-            [packages] = PEER.glob("lib/python*/site-packages")
-            (packages / "product.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-            subprocess.run([str(python), "-m", "pip", "install", "-q", TRL], check=True, timeout=900, stdout=sys.stderr)
+            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True, timeout=120)
+            [own] = home.glob("lib/python*/site-packages")
+            (own / "product.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+            install = [str(python), "-m", "pip", "install", "-q", *packages]
+            subprocess.run(install, check=True, timeout=900, stdout=sys.stderr)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            return "", f"{TRL} could not be installed ({error}); name an interpreter that has it with TRL_PYTHON"
-        (PEER / "complete").touch()
+            return "", f"{' '.join(packages)} could not be installed ({error})"
+        (home / "complete").touch()
     return str(python), ""
 
 

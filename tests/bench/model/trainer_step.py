@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -29,6 +29,8 @@ class Sizes:
     """Of our micro-batches."""
     trl_rows: int = 16
     device: str = "cpu"
+    precision: Literal["bfloat16", "float32"] = "bfloat16"
+    """Of the training's autocast, on both sides."""
     threads: int = 1
     """0: as many as torch takes."""
 

@@ -58,7 +58,7 @@ def main() -> None:
         config = GRPOConfig(
             output_dir=output,
             use_cpu=device.type == "cpu",
-            bf16=True,
+            bf16=sizes.precision == "bfloat16",
             per_device_train_batch_size=sizes.trl_rows,
             gradient_accumulation_steps=sizes.prompts * sizes.group // sizes.trl_rows,
             num_generations=sizes.group,
