@@ -7,10 +7,10 @@ throughout, CPU seconds of the process, so that other work on the machine counts
 prompt, one after the other in each cell. Rows are samples of one prompt, as in a group of GRPO: the engine computes the
 prompt once. `generate` takes as many rows a call as 12,288 prompt tokens allow, and begins no further call of a cell after
 --seconds; `generate_rows_…` says how many rows it made. `prefix_hit`: share of prompt tokens that were cached, over four
-turns of 64 sessions with a system prompt. `k3_bf16`: the trainer's own mismatch at staleness 0, against samples of the weights that it
-publishes in bf16. `train_ratio_to_trl`, `train_memory_ratio_to_trl`: a whole GRPO step (`trainer.py`). `delta_ratio_to_arcv3`:
-bytes of a published delta after real steps of AdamW at 1e-6 and 3e-5, the worse of both. `swap_pause_ms`: how long generation
-stands still.
+turns of 64 sessions with a system prompt. `k3_bf16`: the trainer's own mismatch at staleness 0, against samples of the
+weights that it publishes in bf16. `train_ratio_to_trl`, `train_memory_ratio_to_trl`: a whole GRPO step (`trainer.py`).
+`delta_ratio_to_arcv3`: bytes of a published delta after real steps of AdamW at 1e-6 and 3e-5, the worse of both.
+`swap_pause_ms`: how long generation stands still.
 """
 
 from __future__ import annotations
