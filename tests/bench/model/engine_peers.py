@@ -84,7 +84,7 @@ class Vllm:
         model.save_pretrained(root / "model")
         group = int(config.num_return_sequences)
         (root / "calls").write_text(json.dumps([{"prompts": prompts, "group": group} for prompts in asked]))
-        script = str(REPOSITORY / "tests" / "bench" / "engine_vllm.py")
+        script = str(Path(__file__).with_name("engine_vllm.py"))
         facts = [str(root / "model"), str(root / "calls"), str(config.max_new_tokens), str(config.temperature), dtype]
         variables = {
             "VLLM_CPU_KVCACHE_SPACE": "1",

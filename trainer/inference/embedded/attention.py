@@ -21,6 +21,9 @@ SHORT = 16
 _QUERIES = 128
 """Tokens of a chunk whose products with keys are computed at a time: they see nothing of what follows them."""
 
+_KEYS = 512
+"""Keys whose scores are computed at a time: they stay in the second cache until their values are summed."""
+
 
 class Attention:
     def __init__(self, batch: Batch, cache: KVCache, heads: int, loops: Loops | None) -> None:
@@ -39,6 +42,7 @@ class Attention:
             self.shared_N = np.array(shared, np.int64)
             self.lengths_N = batch.positions_N.numpy()[: self.rows] + 1
         self.chunks = chunks
+        self._spare = np.empty(16, np.float32)
 
     def __call__(self, layer: int, q_NE: torch.Tensor, scale: float, out_NE: torch.Tensor) -> torch.Tensor:
         """Fill and return `out_NE`, [N, H * D]. The cache must hold the batch's keys and values."""
@@ -71,10 +75,11 @@ class Attention:
         return out.reshape(self.rows, -1)
 
     def _chunk(self, layer: int, chunk: Chunk, q_NE: torch.Tensor, scale: float, out_NE: torch.Tensor) -> None:
-        """Two products and a softmax for a range of tokens and the heads that read the same keys."""
+        """Matrix products for a range of tokens and the heads that read the same keys."""
         length, kv_heads = chunk.start + chunk.count, self.cache.kv_heads
         group = self.heads // kv_heads
-        keys_TKD, values_TKD = self.cache.read(layer, self.batch.tables_SB[chunk.table], length)
+        both = self.cache.read(layer, self.batch.tables_SB[chunk.table], length)
+        keys_KTD, values_KTD = (part_TKD.transpose(0, 1).contiguous() for part_TKD in both)
         span = slice(chunk.offset, chunk.offset + chunk.count)
         q_NKGD, out_NKGD = (part[span].view(chunk.count, kv_heads, group, -1) for part in (q_NE, out_NE))
         for first in range(0, chunk.count, _QUERIES):
@@ -82,12 +87,36 @@ class Attention:
             seen, count = chunk.start + last, last - first
             hidden_NN = torch.ones(count, count, dtype=torch.bool, device=q_NE.device).triu_(1)
             for head in range(kv_heads):
-                q_RD = q_NKGD[first:last, head].reshape(count * group, -1) * scale
-                scores_RT = q_RD @ keys_TKD[:seen, head].t()
-                own_NGN = scores_RT.view(count, group, seen)[:, :, seen - count :]
-                own_NGN.masked_fill_(hidden_NN[:, None], float("-inf"))
-                shares_RT = scores_RT.softmax(-1)
-                out_NKGD[first:last, head] = (shares_RT @ values_TKD[:seen, head]).view(count, group, -1)
+                q_RD = q_NKGD[first:last, head].reshape(count * group, -1)
+                keys_TD, values_TD = keys_KTD[head, :seen], values_KTD[head, :seen]
+                made_RD = self._tiled(q_RD, keys_TD, values_TD, hidden_NN, scale)
+                out_NKGD[first:last, head] = made_RD.view(count, group, -1)
+
+    def _tiled(
+        self,
+        q_RD: torch.Tensor,
+        keys_TD: torch.Tensor,
+        values_TD: torch.Tensor,
+        hidden_NN: torch.Tensor,
+        scale: float,
+    ) -> torch.Tensor:
+        """Attention of R = N * G queries; the last N keys are the queries' own tokens."""
+        count, length = len(hidden_NN), len(keys_TD)
+        own = length - count
+        if self.loops is None:
+            scores_RT = q_RD @ keys_TD.t()
+            scores_RT.view(count, -1, length)[:, :, own:].masked_fill_(hidden_NN[:, None], float("-inf"))
+            return scores_RT.mul_(scale).softmax(-1) @ values_TD
+        out_RD = torch.zeros_like(q_RD)
+        top_R, sum_R = np.full(len(q_RD), -np.inf, np.float32), np.zeros(len(q_RD), np.float32)
+        for begin in (*range(0, own, _KEYS), own):
+            end = length if begin == own else min(begin + _KEYS, own)
+            scores_RT = q_RD @ keys_TD[begin:end].t()
+            if begin == own:
+                scores_RT.view(count, -1, count).masked_fill_(hidden_NN[:, None], float("-inf"))
+            self.loops.fold(scores_RT.numpy(), top_R, sum_R, out_RD.numpy(), np.float32(scale), self._spare)
+            out_RD.addmm_(scores_RT, values_TD[begin:end])
+        return out_RD.div_(torch.from_numpy(sum_R)[:, None])
 
 
 def _decode_plan(batch: Batch) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -102,6 +102,10 @@ class Loops(Protocol):
         out_NE: Floats,
     ) -> None: ...
 
+    def fold(
+        self, scores_RT: Floats, top_R: Floats, sum_R: Floats, out_RD: Floats, scale: np.float32, spare: Floats
+    ) -> None: ...
+
     def draw(
         self,
         logits_RV: Floats,
@@ -142,4 +146,5 @@ def prepare() -> None:
     down = (weight, bias)
     loops.leave(one, *down, new(1, 4), new(1, 4), none, eps, new(1, 4), *down, gate_up, gated, *down, none)
     loops.attend(one, rows, at[None], at, 0, lengths, at, 1, eps, 4, new(1, 4))
+    loops.fold(new(1, 4), new(1), new(1), one, eps, new(16))
     loops.draw(one, np.ones(1, np.float32), np.zeros(1), at.copy(), np.empty(1))

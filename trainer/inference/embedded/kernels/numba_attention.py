@@ -114,6 +114,37 @@ def _soften(p_NHT: Any, n: Any, h: Any, length: Any, scale: Any) -> None:
         row[t] *= share
 
 
+def _fold(scores_RT: Any, top_R: Any, sum_R: Any, out_RD: Any, scale: Any, spare: Any) -> None:
+    """Online softmax (https://arxiv.org/abs/2205.14135): scores of further keys become weights relative to the highest score so
+    far, and what was summed under a lower one is scaled down to it. `spare` holds a vector."""
+    rows, length = scores_RT.shape
+    whole = length - length % WIDTH
+    for r in range(rows):
+        row, out = scores_RT[r], out_RD[r]
+        most = splat(_LOWEST)
+        for t in range(r * length, r * length + whole, WIDTH):
+            most = larger(load(scores_RT, t), most)
+        store(spare, 0, most)
+        top = top_R[r]
+        for lane in range(WIDTH):
+            top = max(top, spare[lane])
+        for t in range(whole, length):
+            top = max(top, row[t])
+        total = _ZERO
+        for t in range(length):
+            e = exp((row[t] - top) * scale)
+            row[t] = e
+            total += e
+        kept = exp((top_R[r] - top) * scale)
+        sum_R[r] = sum_R[r] * kept + total
+        top_R[r] = top
+        for d in range(out.shape[0]):
+            out[d] *= kept
+
+
+fold = compiled(_fold)
+
+
 def _pair(p: Any, one: Any, other: Any, rows: Any, at: Any, far: Any, step: Any, count: Any, out: Any, to: Any, beyond: Any, same: Any, soon: Any) -> None:  # fmt: skip  # noqa: E501
     """Adds `count` values, weighted, to 32 sums of each of two heads: at `to`, and `beyond` it. `same`: of the same values.
     Meanwhile as many values `soon` later come nearer (0: none do)."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from trainer.inference.embedded.kernels.numba_attention import attend as attend
+from trainer.inference.embedded.kernels.numba_attention import fold as fold
 from trainer.inference.embedded.kernels.numba_basics import compiled, exp
 from trainer.inference.embedded.kernels.numba_products import PANEL as PANEL
 from trainer.inference.embedded.kernels.numba_products import product
