@@ -20,7 +20,8 @@ MIB = 1 << 20
 def sized(limits: Limits, spec: DeploymentSpec, decoder: Decoder) -> Limits:
     """Limits of this deployment, on an engine that was started with `limits`. Raises NoMemory.
 
-    Without a size in the specification, the cache has the engine's, or room for one sequence where that is more.
+    Without a size in the specification, the cache has the engine's. It is raised to hold one sequence of a context that the
+    specification asks for; a context that it does not ask for is as long as the cache.
     """
     shape = decoder.shape
     length = min(spec.max_model_len or limits.max_context, shape.max_position_embeddings)
@@ -34,14 +35,14 @@ def sized(limits: Limits, spec: DeploymentSpec, decoder: Decoder) -> Limits:
             f"{asked // per_block * BLOCK}"
         )
     there = available_bytes(decoder.device)
-    needed = one if asked is None else asked
+    needed = asked if asked is not None else one if spec.max_model_len is not None else per_block
     if needed > there:
         raise NoMemory(
             f"deployment {spec.name!r} needs {needed / MIB:.0f} MiB of keys and values "
             f"({length} tokens of context), and {there / MIB:.0f} MiB of memory are free; lower max_context_tokens or "
             "kv_cache_mib, end other deployments, or use a machine with more memory"
         )
-    kv_bytes = asked if asked is not None else max(one, min(limits.kv_bytes, there))
+    kv_bytes = asked if asked is not None else max(needed, min(limits.kv_bytes, there))
     return replace(limits, max_context=length, kv_bytes=kv_bytes)
 
 
