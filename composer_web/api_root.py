@@ -25,6 +25,7 @@ from composer_web.evals.http.release_api import router as releases
 from composer_web.gateway.http.api import router as gateway
 from composer_web.policies.http.api import router as policies
 from composer_web.policies.http.endpoint_api import router as endpoints
+from composer_web.policies.http.import_api import router as policy_imports
 from composer_web.policies.http.measurement_api import router as measurements
 from composer_web.policies.http.promotion_api import router as promotions
 from composer_web.quotas.http.api import router as quotas
@@ -105,6 +106,7 @@ api.add_router("/suites", suites, tags=["tasks"])
 api.add_router("/policies", policies, tags=["policies"])
 api.add_router("/endpoints", endpoints, tags=["policies"])
 api.add_router("/measurements", measurements, tags=["policies"])
+api.add_router("/policy-imports", policy_imports, tags=["policies"])
 api.add_router("/gateway", gateway, tags=["gateway"])
 api.add_router("/promotions", promotions, tags=["policies"])
 api.add_router("/evaluations", evals, tags=["evaluations"])

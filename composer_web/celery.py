@@ -39,6 +39,7 @@ TASK_PACKAGES = (
     "composer_web.alerts.rules",
     "composer_web.evals.results",
     "composer_web.gateway.sessions",
+    "composer_web.policies.imports",
     "composer_web.policies.measurement",
     "composer_web.rollouts.worker",
     "composer_web.runs.training",

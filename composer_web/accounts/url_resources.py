@@ -63,6 +63,7 @@ OBJECTS: tuple[Line, ...] = (
     ("api/v1/policies/", "name", "policies.Policy", "name"),
     ("api/v1/endpoints/", "name", "policies.Policy", "name"),
     ("api/v1/measurements/", "order_id", "policies.MeasurementOrder", "pk"),
+    ("api/v1/policy-imports/", "import_id", "policies.PolicyImport", "pk"),
     ("api/v1/gateway/sessions/", "session_id", "gateway.Session", "pk"),
     ("api/v1/gateway/own-sessions/", "client_id", "gateway.Session", "client_id"),
     ("api/v1/evaluations/", "evaluation_id", "evals.Evaluation", "pk"),

@@ -31,6 +31,9 @@ class Policy(Material):
     template_problem = models.TextField(
         blank=True, default="", help_text="Why its chat template cannot drive episodes, as found at the import; empty: it can"
     )
+    facts = models.JSONField(
+        default=dict, blank=True, help_text="trainer.model_import.ModelFacts, as found at the import; empty: an older one"
+    )
     toy = models.BooleanField(default=False, help_text="Only good for showing that the machinery learns")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -202,6 +205,51 @@ class MeasurementOrder(Owned):
     @property
     def codebase(self) -> str:
         return str(self.wanted.get("codebase", ""))
+
+    @property
+    def open(self) -> bool:
+        return self.state in ORDER_OPEN
+
+
+class PolicyImport(Owned):
+    """A requested import of a model and its outcome. A worker executes it."""
+
+    name = models.CharField(max_length=100)
+    path = models.CharField(max_length=400, help_text="Folder, safetensors or GGUF file on the workers' machine")
+    template = models.TextField(blank=True, help_text="Chat template: a shipped one's name, or its text; empty: its own")
+    renderer = models.CharField(max_length=40, default="auto")
+    description = models.TextField(blank=True)
+    state = models.CharField(max_length=8, choices=OrderState, default=OrderState.WAITING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    cause = models.TextField(blank=True, help_text="Why there is no policy")
+    policy = models.ForeignKey(Policy, on_delete=models.SET_NULL, null=True, blank=True, related_name="imports")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=models.Q(state__in=["waiting", "running"]),
+                name="policy_import_open_once",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(state__in=["waiting", "running"], finished_at=None)
+                | models.Q(state__in=["done", "failed", "stopped"], finished_at__isnull=False),
+                name="policy_import_ends_once",
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(state__in=["failed", "stopped"]) | ~models.Q(cause=""),
+                name="policy_import_says_why",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.path}"
 
     @property
     def open(self) -> bool:

@@ -94,7 +94,7 @@ def resolve(reference: str) -> Weights:
     if policy is None:
         known = (
             ", ".join(policies.values_list("name", flat=True)[:8])
-            or "none yet; import one with manage.py importpolicy"
+            or "none yet; import one on the page of policies"
         )
         raise UserError("policy", f"there is no policy {name!r}; there are: {known}")
     if policy.is_endpoint:

@@ -14,6 +14,7 @@ from django.utils import timezone
 from composer_web.env import REPOSITORY, env
 from composer_web.core.errors import UserError
 from composer_web.policies.models import Checkpoint, Policy
+from trainer.model_import import ModelFacts
 
 CONFIG_FIELDS = (
     "model_type",
@@ -85,7 +86,13 @@ def _count_parameters(path: Path) -> int:
 
 @transaction.atomic
 def import_base(
-    *, path: Path, name: str = "base", description: str = "", toy: bool = False, template_problem: str = ""
+    *,
+    path: Path,
+    name: str = "base",
+    description: str = "",
+    toy: bool = False,
+    template_problem: str = "",
+    facts: ModelFacts | None = None,
 ) -> Policy:
     """Register a Hugging Face folder as a policy with version 0. Importing the same folder again changes nothing,
     unless its weights changed: then the policy points at the new ones. Raises UserError.
@@ -99,6 +106,7 @@ def import_base(
             "base_dir": stored_path(path),
             "architecture": architecture,
             "template_problem": template_problem,
+            "facts": facts.model_dump(mode="json") if facts else {},
             "description": description,
             "toy": toy,
         },
@@ -138,6 +146,7 @@ def create_child(*, name: str, parent: Policy, parent_version: int, project_id: 
         base_dir=parent.base_dir,
         architecture=parent.architecture,
         template_problem=parent.template_problem,
+        facts=parent.facts,
         toy=parent.toy,
         parent=parent,
         parent_version=parent_version,

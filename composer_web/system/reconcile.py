@@ -22,8 +22,9 @@ from composer_web.core.outbox import enqueue
 from composer_web.core.queues import QUEUES
 from composer_web.env import env
 from composer_web.evals.models import Evaluation
+from composer_web.policies.imports import orders as policy_imports
 from composer_web.policies.measurement import measurement_jobs
-from composer_web.policies.models import ORDER_OPEN, MeasurementOrder
+from composer_web.policies.models import ORDER_OPEN, MeasurementOrder, PolicyImport
 from composer_web.repositories import services as repositories
 from composer_web.repositories.models import Environment
 from composer_web.rollouts.dispatch import services as rollouts
@@ -65,6 +66,7 @@ def reconcile(*, dry_run: bool = False) -> list[Repair]:
             *_evaluations(dry_run),
             *_environments(dry_run),
             *_measurements(dry_run),
+            *_imports(dry_run),
             *_exports(dry_run),
             *_runs(dry_run),
         ]
@@ -140,6 +142,26 @@ def _measurements(dry_run: bool) -> Iterator[Repair]:
         yield Repair(f"measurement {order.pk}", problem, "send again")
         if not dry_run:
             measurement_jobs.send_again(order)
+
+
+def _imports(dry_run: bool) -> Iterator[Repair]:
+    alive = Lease.objects.filter(expires_at__gte=timezone.now()).exclude(owner="").values_list("resource", flat=True)
+    held = set(alive.filter(resource__startswith="policy-import:"))
+    old = timezone.now() - SILENT
+    unsent = set(Outbox.objects.filter(sent_at=None, task="policies.import").values_list("key", flat=True))
+    depth: dict[str, int] | None = None
+    for order in PolicyImport.objects.filter(state__in=ORDER_OPEN, created_at__lt=old):
+        if policy_imports.resource(order.pk) in held:
+            continue
+        problem = "its worker was lost"
+        if order.state == "waiting":
+            depth = depth or queue_depth()
+            if depth is None or depth["io"] or policy_imports.resource(order.pk) in unsent:
+                continue
+            problem = "its message was lost (not in the queue, not taken)"
+        yield Repair(f"import {order.pk}", problem, "send again")
+        if not dry_run:
+            policy_imports.send_again(order)
 
 
 def _exports(dry_run: bool) -> Iterator[Repair]:

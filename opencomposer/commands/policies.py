@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -23,6 +24,46 @@ ENDPOINT_COLUMNS = ("name", "model", "url", "has_key", "effort", "price_input", 
 policies = Noun("policies", "Lineages of weights.", panel=PANEL)
 policies.lists("/policies", POLICY_COLUMNS, "List policies, newest first.")
 policies.gets("/policies/{name}", "Show a policy with its lineage and checkpoints.", example="base --json")
+
+IMPORT_COLUMNS = ("id", "name", "path", "renderer", "state", "policy", "attempts", "cause")
+
+
+@policies.command("create", example="smol /models/SmolLM2-135M-Instruct.Q4_1.gguf --template chatml-tools --follow")
+def create_policy(
+    session: Session,
+    name: str,
+    path: Annotated[str, typer.Argument(help="Folder, .safetensors or .gguf file on the workers' machine.")],
+    template: Annotated[
+        str | None, typer.Option(help="Chat template: a file here, or the name of a shipped one (chatml-tools).")
+    ] = None,
+    renderer: Annotated[
+        str | None, typer.Option(help="What renders its conversations (default: the one that fits).")
+    ] = None,
+    description: str | None = None,
+    follow: Follow = False,
+    timeout: Timeout = PATIENCE,
+) -> None:
+    """Import a model as a policy."""
+    given = Path(template) if template else None
+    text = given.read_text(encoding="utf-8") if given is not None and given.is_file() else template
+    body = fields(name=name, path=path, template=text, renderer=renderer, description=description)
+    asked = session.api.post("/policies", body)
+    if not follow:
+        session.output.rows([asked], IMPORT_COLUMNS)
+        return
+    wait(
+        lambda: session.api.get("/policy-imports/{import_id}", import_id=asked["id"]),
+        what=f"import {asked['id']}",
+        ended=("done", "failed"),
+        good=("done",),
+        timeout=timeout,
+    )
+    session.output.last(session.api.get("/policies/{name}", name=name), POLICY_COLUMNS)
+
+
+policy_imports = Noun("policy-imports", "Imports of models that a worker carries out.", panel=PANEL)
+policy_imports.lists("/policy-imports", IMPORT_COLUMNS, "List imports, newest first.")
+policy_imports.gets("/policy-imports/{import_id}", "Show an import.", example="2")
 
 measurements = Noun("measurements", "How well policies predict codebases.", panel=PANEL)
 
@@ -159,4 +200,4 @@ def _key() -> str:
     return found
 
 
-NOUNS = (policies, measurements, measurement_jobs, endpoints)
+NOUNS = (policies, policy_imports, measurements, measurement_jobs, endpoints)

@@ -41,7 +41,7 @@ class Killer(FileSystemWriter):
 def write(rank: int, root: str, die: bool) -> None:
     tokenizer = policies.load_tokenizer(BASE_POLICY)
     learner = sharded(policy(FAMILY), parallel(2, ep=2), optimizer=MUON)
-    kept = Policy(learner.model, tokenizer, policies.ChatRenderer(tokenizer), Path(root))
+    kept = Policy(learner.model, tokenizer, policies.make_renderer(tokenizer), Path(root))
     store = CheckpointStore(Path(root) / "checkpoints", keep=1)
     checkpoints = ShardedCheckpoints(store, ranks_of(learner).meshes)
     publisher = RankPublisher(open_versions(Path(root) / "weights"), rank, 2, dtype="float32", timeout=60)

@@ -41,7 +41,7 @@ def nbytes(tensors: dict[str, Tensor]) -> int:
 
 def kept_of(learner: Learner, folder: Path) -> Policy:
     tokenizer = policies.load_tokenizer(BASE_POLICY)
-    return Policy(learner.model, tokenizer, policies.ChatRenderer(tokenizer), folder)
+    return Policy(learner.model, tokenizer, policies.make_renderer(tokenizer), folder)
 
 
 def state(step: int) -> CheckpointState:

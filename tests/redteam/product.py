@@ -37,7 +37,7 @@ from tests.redteam import tasks
 from tests.redteam.base import Pair
 from tests.redteam.engine import ScriptedEngine
 from trainer.config import HarnessConfig, MonitorsConfig, RLConfig, RunConfig, SamplingConfig
-from trainer.policy import ChatRenderer, load_tokenizer
+from trainer.policy import load_tokenizer, make_renderer
 from trainer.weights import WeightStore
 
 BASE = REPOSITORY / "policies" / "base"
@@ -113,7 +113,7 @@ def play(pairs: Sequence[Pair], *, at_once: int, tell: Tell = lambda line: None)
         )
         return rows
 
-    with ScriptedEngine(ChatRenderer(load_tokenizer(BASE)), who) as engine, _served_by(engine.url):
+    with ScriptedEngine(make_renderer(load_tokenizer(BASE)), who) as engine, _served_by(engine.url):
         for number, pair in enumerate(pairs):
             cast[_group(number, pair).pk] = pair
         first = {pair.task: pk for pk, pair in reversed(cast.items())}.values()  # the controls of a task run once

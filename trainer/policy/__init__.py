@@ -2,6 +2,7 @@
 
 from trainer.policy.chat import ChatRenderer, ChatTemplateError, ParsedTurn
 from trainer.policy.errors import PolicyUnreadable
+from trainer.policy.rendering import make_renderer
 from trainer.policy.store import Policy, load, load_model, load_tokenizer, native_dtype, published_dtype, save
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "load",
     "load_model",
     "load_tokenizer",
+    "make_renderer",
     "native_dtype",
     "published_dtype",
     "save",

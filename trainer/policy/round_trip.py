@@ -8,13 +8,12 @@ conversation with tools before any episode, and reports what is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
 from typing import Any
 
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.harness.types import ToolCall, ToolResult
-from trainer.policy.chat import THINK, ChatRenderer, ChatTemplateError
+from trainer.policy.chat import THINK, ChatRenderer, ChatTemplateError, structured
 
 PROFILE = "full"
 """Profile whose tools the template is given; their schemas cover all shapes that occur."""
@@ -37,13 +36,13 @@ TURNS = (
 THOUGHT = "First I look."
 SHOWN = 12
 """Tokens shown around the first difference."""
-FORMS = '<tool_call> blocks of JSON, and bare JSON objects {"name": …, "arguments": {…}}'
+FORMS = "those of the renderers, <tool_call> blocks of JSON, and <function=…> blocks"
 SAID_REMEDY = "use a template that keeps earlier turns as they were said"
 THINKING_REMEDY = (
     "use a template that shows the thinking of every turn, earlier ones included, and no empty block where a turn has none: "
     "put it as chat_template.jinja into the policy's folder"
 )
-REMEDY = "put a chat_template.jinja that writes one of them into the policy's folder"
+REMEDY = "choose the model's renderer, or import it with --template and a chat_template.jinja that writes one of them"
 
 Write = Callable[[Sequence[dict[str, Any]], dict[str, Any], ToolCall], list[int]]
 """(earlier messages, the assistant's message, its call) → the turn's tokens."""
@@ -92,31 +91,19 @@ def not_exact(
     )
 
 
-def structured(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """Calls in the form that templates read."""
-    return [
-        {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
-        for call in calls
-    ]
-
-
 def _check_calls(renderer: ChatRenderer) -> None:
     """Check that calls parse back as intended, as written here and as written by the template."""
     tools = schemas_of(get_profile(PROFILE))
     for call, _ in TURNS:
-        read = renderer.parse(renderer.turn([call]))
+        read = renderer.parse(renderer.turn([call]), tools=tools)
         if read.error or not _same(read.calls, call):
             raise TemplateNotExact(
                 f"the tokenizer changes tool calls: {_words(call)} is read back as {read.error or read.text!r}; "
                 "use one that decodes a text to what was encoded"
             )
-        prompt = renderer.start(OPENING, tools)
-        shown = renderer.conversation([*OPENING, _said(call)], tools)
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(prompt, shown, strict=False))
-        written = shown[sum(1 for _ in same) :]
-        if renderer.turn_end_id in written:
-            written = written[: -1 - written[::-1].index(renderer.turn_end_id)]
-        read = renderer.parse(written)
+        read = renderer.parse(
+            renderer.written(OPENING, _said(call), tools), tools=tools, prompt=renderer.start(OPENING, tools)
+        )
         if read.error or not _same(read.calls, call):
             raise TemplateNotExact(
                 f"the chat template writes tool calls in another form than those that are understood ({FORMS}): "
@@ -138,8 +125,9 @@ def _check_pieces(renderer: ChatRenderer) -> None:
         try:
             for call, output in TURNS:
                 message = _said(call, thought)
-                ids += write(messages, message, call)
-                ids += _observed(renderer, call, output)
+                before, turn = list(ids), write(messages, message, call)
+                ids += turn
+                ids += _observed(renderer, call, output, said=turn, before=before)
                 messages += [message, {"role": "tool", "content": output, "tool_call_id": call.id}]
         except TemplateNotExact:
             raise
@@ -147,7 +135,7 @@ def _check_pieces(renderer: ChatRenderer) -> None:
             refused = refused or error
             continue
         whole = renderer.start(messages, tools)
-        if ids == whole:
+        if ids == whole or not renderer.prefix_stable:
             return
         parts = parts or not_exact(renderer, ids, whole, of="a small conversation")
     if parts is None:
@@ -167,8 +155,10 @@ def _ways(renderer: ChatRenderer, tools: Sequence[dict[str, Any]]) -> Iterator[t
     yield THOUGHT, by_template
 
 
-def _observed(renderer: ChatRenderer, call: ToolCall, output: str) -> list[int]:
-    ids = renderer.observe([ToolResult(call_id=call.id, output=output)])
+def _observed(
+    renderer: ChatRenderer, call: ToolCall, output: str, *, said: Sequence[int], before: Sequence[int]
+) -> list[int]:
+    ids = renderer.observe([ToolResult(call_id=call.id, output=output)], said=said, before=before)
     if output not in str(renderer.tokenizer.decode(ids)):
         raise TemplateNotExact(
             "the chat template does not show what a tool answered: messages of the role `tool` are left out; "
@@ -190,4 +180,4 @@ def _words(call: ToolCall) -> str:
     return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
-__all__ = ["TemplateNotExact", "check_template", "not_exact", "problem_of", "structured"]
+__all__ = ["TemplateNotExact", "check_template", "not_exact", "problem_of"]

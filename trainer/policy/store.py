@@ -33,6 +33,7 @@ from trainer.config import CheckpointConfig
 from trainer.policy.chat import ChatRenderer, ChatTemplateError
 from trainer.policy.errors import PolicyUnreadable
 from trainer.policy.names import on_cpu
+from trainer.policy.rendering import choose, make_renderer
 
 disable_progress_bar()  # policies load inside servers and workers, whose logs are lines
 
@@ -71,13 +72,19 @@ class Policy:
     """Original number format (`native_dtype`)."""
 
 
-def load(folder: Path, *, dtype: torch.dtype = torch.float32, read: ModelReader | None = None) -> Policy:
-    """Load a policy folder; `read` stands in for `load_model`. Raises PolicyUnreadable naming the file and the remedy."""
+def load(
+    folder: Path, *, dtype: torch.dtype = torch.float32, read: ModelReader | None = None, renderer: str = "auto"
+) -> Policy:
+    """Load a policy folder; `read` stands in for `load_model`. A `renderer` other than `auto` is saved with the policy.
+
+    Raises PolicyUnreadable naming the file and the remedy."""
     folder = Path(folder)
     load_config(folder)  # first: the tokenizer's loader trips over a broken one and would be blamed for it
     tokenizer = load_tokenizer(folder)
+    if renderer != "auto":
+        choose(tokenizer, renderer)
     try:
-        renderer = ChatRenderer(tokenizer)
+        made = make_renderer(tokenizer)
     except ChatTemplateError as error:
         raise PolicyUnreadable(
             folder, "chat_template", str(error), "Give the folder a usable chat template."
@@ -90,7 +97,7 @@ def load(folder: Path, *, dtype: torch.dtype = torch.float32, read: ModelReader 
             "Use the tokenizer that the weights were trained with.",
         )  # fmt: skip
     heads = {path.name: path.read_bytes() for path in sorted((folder / HEADS).glob("*")) if path.is_file()}
-    return Policy(model, tokenizer, renderer, folder, heads, native_dtype(folder))
+    return Policy(model, tokenizer, made, folder, heads, native_dtype(folder))
 
 
 def native_dtype(folder: Path) -> Native:

@@ -165,7 +165,7 @@ def _untrained(work: Path, seed: int, *, new_tokenizer: bool) -> Path:
     """A folder with the tokenizer and initial weights."""
     tokenizer = build_tokenizer() if new_tokenizer else policies.load_tokenizer(BASE)
     model = build_tiny_model(tokenizer, seed)
-    return policies.save(policies.Policy(model, tokenizer, policies.ChatRenderer(tokenizer), work), work / "start")
+    return policies.save(policies.Policy(model, tokenizer, policies.make_renderer(tokenizer), work), work / "start")
 
 
 def main() -> None:

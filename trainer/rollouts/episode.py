@@ -42,6 +42,9 @@ SUMMARY_SEED = 500
 """Seed offset of summaries, apart from the seeds of turns."""
 
 
+PROMPT_TAIL = 256
+"""Tokens of the prompt that a renderer looks at: the generation prompt stands at its end."""
+
 SPARE_SECONDS = 300.0
 """Seconds that an agent's sandbox outlives its episode's limits."""
 
@@ -76,9 +79,13 @@ class Renderer(Protocol):
 
     def start(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]: ...
 
-    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]: ...
+    def observe(
+        self, results: Sequence[ToolResult], ask: str = "", *, said: Sequence[int] = (), before: Sequence[int] = ()
+    ) -> list[int]: ...
 
-    def parse(self, token_ids: Sequence[int]) -> ParsedTurn: ...
+    def parse(
+        self, token_ids: Sequence[int], *, tools: Sequence[Mapping[str, Any]] = (), prompt: Sequence[int] = ()
+    ) -> ParsedTurn: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +235,11 @@ class TokenPlayer:
     async def ask(self) -> Reply:
         start = len(self.record.tokens)
         response, seconds = await self.sample(self.limits.tokens.room(), self.seed * 1009 + self.limits.turns.used)
-        parsed = self.services.renderer.parse(response.token_ids)
+        parsed = self.services.renderer.parse(
+            response.token_ids,
+            tools=self.session.schemas(),
+            prompt=self.record.tokens[max(0, start - PROMPT_TAIL) : start],
+        )
         cut = response.finish_reason == "length"
         refusals: tuple[ToolResult, ...] = ()
         if parsed.error:
@@ -260,11 +271,12 @@ class TokenPlayer:
 
     async def go_on(self, reply: Reply, turn: Turn) -> StopReason | None:
         record, windows, renderer = self.record, self.windows, self.services.renderer
-        observation = renderer.observe(turn.results, ask=turn.asked)
+        said, before = record.tokens[turn.token_start : turn.token_end], record.tokens[: turn.token_start]
+        observation = renderer.observe(turn.results, ask=turn.asked, said=said, before=before[-PROMPT_TAIL:])
         if turn.asked or not windows.full(len(record.tokens) + len(observation)):
             record.read(observation)
         elif windows.asks:
-            question = windows.question(len(record.tokens), turn.results, renderer)
+            question = windows.question(record.tokens, turn.token_start, turn.results, renderer)
             if question is None:
                 return StopReason.TOKEN_LIMIT
             record.read(question)

@@ -36,7 +36,9 @@ class Renderer(Protocol):
 
     def start(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]: ...
 
-    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]: ...
+    def observe(
+        self, results: Sequence[ToolResult], ask: str = "", *, said: Sequence[int] = (), before: Sequence[int] = ()
+    ) -> list[int]: ...
 
 
 class PlanItem(Protocol):
@@ -65,15 +67,18 @@ class Windows:
     def asks(self) -> bool:
         return self.settings.mode == "summary"
 
-    def question(self, used: int, results: Sequence[ToolResult], renderer: Renderer) -> list[int] | None:
-        """Last observation of a window with `used` tokens: the results, and the request for a summary.
+    def question(
+        self, used: Sequence[int], turn: int, results: Sequence[ToolResult], renderer: Renderer
+    ) -> list[int] | None:
+        """Last observation of a window of the tokens `used`, whose last turn starts at `turn`: the results, and the request
+        for a summary.
 
         Results that leave no room for the summary are dropped. None when there is no room even then.
         """
         short = [result.model_copy(update={"output": LEFT_OUT}) for result in results]
         for shown in (results, short):
-            tokens = renderer.observe(shown, ask=prompt("summarize"))
-            if used + len(tokens) + self.settings.max_tokens <= self.max_tokens:
+            tokens = renderer.observe(shown, ask=prompt("summarize"), said=used[turn:], before=used[:turn])
+            if len(used) + len(tokens) + self.settings.max_tokens <= self.max_tokens:
                 return tokens
         return None
 

@@ -13,16 +13,17 @@ from typing import Any
 
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
-from trainer.policy.chat import ChatRenderer
-from trainer.policy.round_trip import TemplateNotExact, not_exact, structured
+from trainer.policy.chat import ChatRenderer, structured
+from trainer.policy.round_trip import TemplateNotExact, not_exact
 from trainer.toy.data import ExpertEpisode
 
 
 def check_round_trip(renderer: ChatRenderer, episode: ExpertEpisode) -> None:
     """Raises TemplateNotExact."""
     name = str(renderer.tokenizer.name_or_path) or type(renderer.tokenizer).__name__
+    tools = schemas_of(get_profile(episode.profile))
     for index, turn in enumerate(episode.turns):
-        read = renderer.parse(renderer.turn(turn.calls))
+        read = renderer.parse(renderer.turn(turn.calls), tools=tools)
         meant, got = ([(call.name, call.arguments) for call in calls] for calls in (turn.calls, read.calls))
         if read.error or meant != got:
             raise TemplateNotExact(
@@ -31,7 +32,7 @@ def check_round_trip(renderer: ChatRenderer, episode: ExpertEpisode) -> None:
             )
     ids = stream(renderer, episode)
     whole = whole_conversation(renderer, episode)
-    if ids != whole[: len(ids)]:
+    if renderer.prefix_stable and ids != whole[: len(ids)]:
         raise not_exact(renderer, ids, whole, of=episode.task_id, name=name)
 
 
@@ -39,9 +40,10 @@ def stream(renderer: ChatRenderer, episode: ExpertEpisode) -> list[int]:
     """The tokens of an episode as it is sampled: opening, then turns and what is read between them."""
     ids = renderer.start(list(episode.messages), schemas_of(get_profile(episode.profile)))
     for position, turn in enumerate(episode.turns):
-        ids += renderer.turn(turn.calls)
+        said = renderer.turn(turn.calls)
+        ids += said
         if position < len(episode.turns) - 1:
-            ids += renderer.observe(turn.results)
+            ids += renderer.observe(turn.results, said=said, before=ids[: -len(said)])
     return ids
 
 

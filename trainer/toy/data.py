@@ -192,7 +192,7 @@ def tokenize_episode(renderer: ChatRenderer, episode: ExpertEpisode, *, observat
         failed = any(result.error for result in turn.results)
         weights += [observation_weight if failed else 1.0] * len(said)
         if position < len(episode.turns) - 1:
-            shown = renderer.observe(turn.results)
+            shown = renderer.observe(turn.results, said=said, before=ids[: -len(said)])
             ids += shown
             weights += [observation_weight] * len(shown)
     return Example(ids, weights)

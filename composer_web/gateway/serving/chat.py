@@ -185,5 +185,5 @@ async def _keep(work: Work, started: Started, written: Written, said: responses.
     tokens = (*started.prompt.tokens, *written.token_ids)
     assert started.prompt.prefixes is not None, "a prompt of ours has the digests of its messages"
     key = started.prompt.prefixes.followed_by(answer)
-    found = replace(done, tokens=tokens) if done else transcripts.Known(tokens)
+    found = replace(done, tokens=tokens) if done else transcripts.Known(tokens, sampled=len(written.token_ids))
     pipeline.known.remember(key, found, erasures=work.admitted.erasures)

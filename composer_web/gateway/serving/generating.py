@@ -10,9 +10,9 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from composer_web.gateway.errors import BadRequest, ContextExceeded, Unavailable
 from composer_web.gateway.serving.decoding import UNFINISHED, Growing, Stops, decode
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PIECES = (1, 4, 8, 16)
 """Token counts of the pieces of a stream. The last size repeats."""
 MOST_ABORTS = 8
-THINK, THINK_END, CALL = "<think>", "</think>", "<tool_call>"
+THINK, THINK_END = "<think>", "</think>"
 
 
 @dataclass(slots=True)
@@ -133,6 +133,10 @@ class Reader:
     thinking: bool
     """Whether the prompt has opened a thinking block."""
     stops: tuple[str, ...] = ()
+    offered: Sequence[Mapping[str, Any]] = ()
+    """Schemas of the tools."""
+    prompt: Sequence[int] = ()
+    """The end of the prompt."""
     _growing: Growing = field(init=False)
 
     def __post_init__(self) -> None:
@@ -140,9 +144,11 @@ class Reader:
 
     def partial(self, token_ids: Sequence[int]) -> Shown:
         """For ever more tokens of the response."""
+        if not self.render.streams and self.render.call_marks:
+            return Shown("", "")  # what is said stands among the marks: it is shown when it is parsed
         text = _held(_before(self._growing.text(token_ids).rstrip(UNFINISHED), self.stops), self.stops)
         reasoning, said, open_ = self._split(text)
-        if open_ or (not said and THINK.startswith(text.lstrip()) and self.render.syntax.thinks):
+        if open_ or (not said and THINK.startswith(text.lstrip()) and self.render.thinks):
             return Shown(_held(reasoning, (THINK_END,)).rstrip("\n"), "")
         if self.tools:
             said = self._before_calls(said, final=False)
@@ -151,7 +157,10 @@ class Reader:
     def final(self, written: Written, *, prefix: str) -> tuple[Shown, tuple[ToolCall, ...], str | None]:
         """Final result: shown text, calls with ids that begin with `prefix`, and the reason if a call does not
         parse."""
-        parsed = self.render.parse(written.token_ids)
+        parsed = self.render.parse(written.token_ids, tools=self.offered, prompt=self.prompt)
+        if not self.render.streams and self.render.call_marks:
+            calls = _numbered(parsed.calls, prefix) if self.tools else ()
+            return Shown(parsed.reasoning, parsed.content), calls, parsed.error if self.tools else None
         reasoning, said, open_ = self._split(_before(decode(written.token_ids, self.render), self.stops))
         if open_:
             return Shown(reasoning, ""), (), None
@@ -159,12 +168,12 @@ class Reader:
             return Shown(reasoning, said), (), None
         if parsed.error:
             return Shown(reasoning, said), (), parsed.error
-        calls = tuple(call.model_copy(update={"id": f"{prefix}_{place}"}) for place, call in enumerate(parsed.calls))
+        calls = _numbered(parsed.calls, prefix)
         return Shown(reasoning, self._before_calls(said, final=True).rstrip() if calls else said), calls, None
 
     def _split(self, text: str) -> tuple[str, str, bool]:
         """(thinking, text after it, whether the thinking block is still open)."""
-        if not self.render.syntax.thinks:
+        if not self.render.thinks:
             return "", text, False
         begun = text.lstrip()
         if not (self.thinking or begun.startswith(THINK)):
@@ -173,10 +182,19 @@ class Reader:
         return thought.strip("\n"), said.lstrip("\n"), not ended
 
     def _before_calls(self, said: str, *, final: bool) -> str:
-        if not self.render.syntax.thinks:  # bare calls: the whole turn is calls or it is none
+        marks = self.render.call_marks
+        if not marks:  # bare calls: the whole turn is calls or it is none
             return "" if said.lstrip().startswith("{") or not said.strip() else said
-        before, found, _ = said.partition(CALL)
-        return before if found or final else _held(said, (CALL,))
+        before = _before(said, marks)
+        return before if before != said or final else _held(said, marks)
+
+
+def _numbered(calls: Sequence[ToolCall], prefix: str) -> tuple[ToolCall, ...]:
+    """Calls with ids that begin with `prefix`; an id in the model's own form is kept, because its template shows it."""
+    return tuple(
+        call if call.id.startswith("functions.") else call.model_copy(update={"id": f"{prefix}_{place}"})
+        for place, call in enumerate(calls)
+    )
 
 
 def _before(text: str, stops: Sequence[str]) -> str:

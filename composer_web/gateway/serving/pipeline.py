@@ -236,8 +236,10 @@ async def _start(work: Work) -> Started:
     reader = Reader(
         render,
         tools=bool(work.request.offered),
-        thinking=render.syntax.thinks and str(render.tokenizer.decode(prompt.tokens[-8:])).rstrip().endswith("<think>"),
+        thinking=render.thinks and render.text(prompt.tokens[-8:]).rstrip().endswith("<think>"),
         stops=work.request.stops,
+        offered=work.request.offered,
+        prompt=prompt.tokens[-transcripts.PROMPT_TAIL :],
     )
     ask = Ask(
         deployment=target.deployment,

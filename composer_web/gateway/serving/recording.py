@@ -135,7 +135,8 @@ def record(exchange: Exchange) -> Known | None:
         hint("promotion")
     if exchange.prompt is None or exchange.written is None:
         return None
-    return Known((*exchange.prompt.tokens, *exchange.written.token_ids), str(session.pk), turn.index)
+    answer = exchange.written.token_ids
+    return Known((*exchange.prompt.tokens, *answer), str(session.pk), turn.index, len(answer))
 
 
 def _opening(request: ChatRequest) -> str:

@@ -24,6 +24,8 @@ from trainer.stamps import TOKENIZER, Stamp, stamp
 if TYPE_CHECKING:
     from trainer.policy.chat import ChatRenderer
 
+PROMPT_TAIL = 256
+"""Tokens of the prompt that a renderer looks at: the generation prompt stands at its end."""
 MOST_TOKENS = 8_000_000
 """Maximum tokens in the transcripts of one process. The least recently used are evicted first."""
 
@@ -80,13 +82,14 @@ def _key(folder: Path) -> tuple[Path, Stamp]:
 
 
 def _load(folder: Path) -> Loaded:
-    from trainer.policy.chat import ChatRenderer, ChatTemplateError
+    from trainer.policy.chat import ChatTemplateError
     from trainer.policy.errors import PolicyUnreadable
+    from trainer.policy.rendering import make_renderer
     from trainer.policy.round_trip import problem_of
     from trainer.policy.store import load_config, load_tokenizer
 
     try:
-        made = ChatRenderer(load_tokenizer(folder))
+        made = make_renderer(load_tokenizer(folder))
     except ChatTemplateError as error:
         raise PolicyUnreadable(folder, "chat_template", str(error), "Give the folder a usable template.") from error
     text = load_config(folder).get_text_config()  # of a model of several kinds of input, the one that reads text
@@ -100,6 +103,8 @@ class Known:
     tokens: tuple[int, ...]
     session: str = ""
     turn: int | None = None
+    sampled: int = 0
+    """How many of the tokens, at their end, are the policy's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +173,9 @@ class Transcripts:
                 )
                 if known is None:
                     continue
-                bridge = _bridge(messages[end:], render, most - len(known.tokens))
+                bridge = _bridge(messages[end:], known, render, most - len(known.tokens))
                 if bridge is not None:
-                    opened = [] if known.tokens[-1] in render.stop_ids else [render.turn_end_id]
-                    return Prompt([*known.tokens, *opened, *bridge], known, prefixes)
+                    return Prompt([*known.tokens, *bridge], known, prefixes)
             plain = Plain(render)
             tokens = render.start([_message(message, plain) for message in messages], request.offered, max_tokens=most)
             return Prompt(tokens, None, prefixes)
@@ -229,20 +233,30 @@ def answered(text: str, calls: Sequence[ToolCall]) -> Message:
     )
 
 
-def _bridge(rest: Sequence[Message], render: ChatRenderer, most: int) -> list[int] | None:
-    """Tokens of tool results and at most one message of the user after the policy's turn; None for anything else.
+def _bridge(rest: Sequence[Message], known: Known, render: ChatRenderer, most: int) -> list[int] | None:
+    """Tokens of tool results and at most one message of the user after the policy's turn; None for anything else, and
+    where the renderer cannot continue there.
 
     Raises PromptTooLong for more than `most`.
     """
-    results = []
+    from trainer.policy.chat import ChatTemplateError
+
+    results, asked = [], ""
     for place, message in enumerate(rest):
         if message.role == "tool":
             results.append(ToolResult(call_id=message.tool_call_id or str(place), output=message.text))
         elif message.role == "user" and place == len(rest) - 1:
-            return render.observe(results, ask=message.text, max_tokens=most) if message.text else None
+            asked = message.text
         else:
             return None
-    return render.observe(results, max_tokens=most) if results else None
+    if not results and not asked:
+        return None
+    begin = len(known.tokens) - (known.sampled or 1)
+    said, before = known.tokens[begin:], known.tokens[max(0, begin - PROMPT_TAIL) : begin]
+    try:
+        return render.observe(results, ask=asked, said=said, before=before, max_tokens=most)
+    except ChatTemplateError:
+        return None
 
 
 def _message(message: Message, plain: Plain) -> dict[str, Any]:
@@ -281,7 +295,7 @@ class Plain:
     """Rewrites control tokens in a JSON value so that they stay readable but lose their meaning."""
 
     def __init__(self, render: ChatRenderer) -> None:
-        self._marks = (*render.tokenizer.all_special_tokens, "<tool_call>", "</tool_call>")
+        self._marks = (*render.tokenizer.all_special_tokens, *render.call_marks, "</tool_call>")
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -12,8 +12,9 @@ from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.policies.measurement import measuring, measurement_jobs
 from composer_web.policies import selectors
+from composer_web.policies.imports import orders
 from composer_web.policies.measurement.measurement_schemas import MeasurementIn, MeasurementOrderOut, Wanted
-from composer_web.policies.http.schemas import MeasurementOut, PolicyDetail, PolicyOut
+from composer_web.policies.http.schemas import MeasurementOut, PolicyDetail, PolicyImportIn, PolicyImportOut, PolicyOut
 
 router = Router()
 
@@ -21,6 +22,17 @@ router = Router()
 @router.get("", response=Page[PolicyOut], summary="List policies")
 def list_policies(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE), before: int | None = None) -> Any:
     return page(selectors.policies(), limit=limit, before=before)
+
+
+@router.post(
+    "",
+    response={202: PolicyImportOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Import a model as a policy",
+)
+def import_policy(request: HttpRequest, payload: PolicyImportIn) -> Any:
+    """A worker does it: ask `/policy-imports/ID` until it is `done`, or `failed` with the cause."""
+    return Status(202, orders.ask(**payload.model_dump(), actor=caller(request)))
 
 
 @router.get("/{name}", response={200: PolicyDetail, 404: ErrorOut}, summary="One policy with lineage and checkpoints")

@@ -12,6 +12,7 @@ from composer_web.api.schemas import Body
 from composer_web.policies.promotion.gate import Outcome, Rule
 from composer_web.policies.measurement.measuring import Row
 from composer_web.policies.selectors import lineage
+from trainer.model_import import RendererName
 from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MAX_BYTES, WINDOW
 from trainer.model_selection.scores import Interval
 
@@ -23,6 +24,7 @@ class PolicyOut(Schema):
     description: str
     architecture: dict[str, Any]
     template_problem: str = Field(description="Why its chat template cannot drive episodes; empty: it can")
+    facts: dict[str, Any] = Field(description="What it is, needs and lacks, as found at the import (ModelFacts)")
     toy: bool
     parent: str | None
     parent_version: int | None
@@ -39,6 +41,38 @@ class PolicyOut(Schema):
     def resolve_run_id(policy: Any) -> int | None:
         run = getattr(policy, "produced_by", None)
         return run.pk if run else None
+
+
+class PolicyImportIn(Body):
+    """A model that is to become a policy."""
+
+    name: str = Field(min_length=1, max_length=100, description="Name of the policy; an import again replaces its weights")
+    path: str = Field(min_length=1, max_length=400, description="Folder, .safetensors or .gguf file on the workers' machine")
+    template: str = Field(default="", max_length=1 << 20, description="Chat template: a shipped one's name, or its text")
+    renderer: RendererName = Field(default="auto", description="What renders its conversations; auto: the one that fits")
+    description: str = Field(default="", max_length=2000)
+
+
+class PolicyImportOut(Schema):
+    id: int
+    name: str
+    path: str
+    renderer: str
+    state: str = Field(description="waiting, running, done or failed")
+    cause: str = Field(description="Why there is no policy")
+    attempts: int
+    policy: str | None
+    created_by: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+    @staticmethod
+    def resolve_policy(order: Any) -> str | None:
+        return order.policy.name if order.policy else None
+
+    @staticmethod
+    def resolve_created_by(order: Any) -> str | None:
+        return order.created_by.get_username() if order.created_by else None
 
 
 class CheckpointOut(Schema):

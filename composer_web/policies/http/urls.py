@@ -1,10 +1,12 @@
 from django.urls import path
 
-from composer_web.policies.http import endpoint_views, measuring_views, promotion_views, views
+from composer_web.policies.http import endpoint_views, import_views, measuring_views, promotion_views, views
 
 app_name = "policies"
 urlpatterns = [
     path("policies/", views.policy_list, name="list"),
+    path("policies/import/", import_views.policy_import, name="import"),
+    path("policies/imports/", import_views.imports, name="imports"),
     path("policies/endpoints/add/", endpoint_views.endpoint_add, name="endpoint-add"),
     path("policies/<str:name>/endpoint/", endpoint_views.endpoint_change, name="endpoint-change"),
     path("policies/<str:name>/measure/", measuring_views.measure, name="measure"),

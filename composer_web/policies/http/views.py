@@ -11,7 +11,7 @@ from django_tables2 import RequestConfig
 from composer_web.evals import selectors as evals
 from composer_web.evals.http.starting_views import form_of
 from composer_web.ui.pages import PageRequest, may_use, page, show
-from composer_web.policies.http import measuring_views
+from composer_web.policies.http import import_views, measuring_views
 from composer_web.policies import selectors
 from composer_web.policies.http.tables import PolicyTable
 from composer_web.runs import selectors as runs
@@ -24,7 +24,7 @@ PER_PAGE = 50
 def policy_list(request: PageRequest) -> HttpResponse:
     table = PolicyTable(selectors.policies())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    return show(request, "policies/list.html", {"table": table, "tab": "policies"})
+    return show(request, "policies/list.html", {"table": table, "tab": "policies", **import_views.context_of()})
 
 
 @require_safe

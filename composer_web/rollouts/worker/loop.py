@@ -100,9 +100,9 @@ def _loaded(folder: Path) -> _Loaded:
         files = stamp(folder, TOKENIZER)
         known = _renderers.get(folder)
         if known is None or known.files != files:
-            from trainer.policy import ChatRenderer, load_tokenizer
+            from trainer.policy import load_tokenizer, make_renderer
             from trainer.policy.round_trip import problem_of
 
-            made = ChatRenderer(load_tokenizer(folder))
+            made = make_renderer(load_tokenizer(folder))
             known = _renderers[folder] = _Loaded(files, made, problem_of(made))
         return known

@@ -156,7 +156,7 @@ async def play(start: Path, seed: int, mode: Mode, *, learn: bool, scratch: Path
 def start(key: str, where: Path) -> dict[str, Any]:
     """Of `start-SEED`: the policy after SFT, beside its point, and the windows that the work takes."""
     seed = int(key.removeprefix("start-"))
-    renderer = policies.ChatRenderer(policies.load_tokenizer(POLICY))
+    renderer = policies.make_renderer(policies.load_tokenizer(POLICY))
     segments, windows = asyncio.run(expert_segments(renderer, seed))
     learn_form(where / key, segments, seed)
     return {"windows": windows}

@@ -32,7 +32,7 @@ ON = TextualFeedbackConfig(coefficient=1.0, min_shift=0.0)
 
 @pytest.fixture(scope="module")
 def renderer() -> policies.ChatRenderer:
-    return policies.ChatRenderer(policies.load_tokenizer(BASE))
+    return policies.make_renderer(policies.load_tokenizer(BASE))
 
 
 def result(output: str, kind: ToolErrorKind | None = None) -> ToolResult:

@@ -235,7 +235,7 @@ def renderer(template: str | None = None) -> policies.ChatRenderer:
     if template:
         tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
         tokenizer.chat_template = template
-    return policies.ChatRenderer(tokenizer)
+    return policies.make_renderer(tokenizer)
 
 
 def test_held_out_rows_are_as_many_as_asked_for() -> None:

@@ -12,8 +12,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from sandbox.harness.types import ToolCall, ToolResult
-from trainer.policy import ChatRenderer, ChatTemplateError
-from trainer.policy.chat import BareCalls, HermesCalls, PromptTooLong
+from trainer.policy import ChatRenderer, ChatTemplateError, make_renderer
+from trainer.policy.chat import PromptTooLong
+from trainer.policy.rendering.controls import SafeTokenizer
+from trainer.policy.rendering.toy import extract, write
 from trainer.toy.tokenizer import build_tokenizer
 
 QWEN_LIKE = """\
@@ -64,12 +66,12 @@ def chat_tokenizer(template: str | None) -> PreTrainedTokenizerBase:
 
 @pytest.fixture(scope="module")
 def qwen() -> ChatRenderer:
-    return ChatRenderer(chat_tokenizer(QWEN_LIKE))
+    return make_renderer(chat_tokenizer(QWEN_LIKE.replace("{{ call | tojson }}", "{{ call.function | tojson }}")))
 
 
 @pytest.fixture(scope="module")
 def toy() -> ChatRenderer:
-    return ChatRenderer(build_tokenizer())
+    return make_renderer(build_tokenizer())
 
 
 @pytest.fixture(params=["toy", "qwen"])
@@ -171,9 +173,9 @@ def test_text_from_outside_never_becomes_a_control_token(renderer: ChatRenderer,
 def test_texts_have_the_tokens_that_the_wrapper_gives_them(toy: ChatRenderer, qwen: ChatRenderer, text: str) -> None:
     for renderer in (toy, qwen):
         expected = renderer.tokenizer(text, add_special_tokens=False)["input_ids"]
-        assert renderer._plain(text) == expected
+        assert SafeTokenizer(renderer.tokenizer).plain(text) == expected
         renderer.tokenizer(text, truncation=True, max_length=1)  # leaves the library below it cutting
-        assert renderer._plain(text) == expected
+        assert SafeTokenizer(renderer.tokenizer).plain(text) == expected
 
 
 def test_scripted_turns_parse_back(renderer: ChatRenderer) -> None:
@@ -208,7 +210,7 @@ def test_malformed_toy_calls_are_errors(toy: ChatRenderer, text: str, problem: s
 
 def test_hermes_text_around_calls_and_thinking(qwen: ChatRenderer) -> None:
     text = (
-        'plan: <think><tool_call>{"name": "x"}</tool_call></think>ok\n'
+        '<think><tool_call>{"name": "x"}</tool_call></think>ok\n'
         '<tool_call>\n{"name": "grep", "arguments": {}}\n</tool_call>'
     )
     parsed = qwen.parse(qwen.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -222,7 +224,7 @@ def test_hermes_text_around_calls_and_thinking(qwen: ChatRenderer) -> None:
     ("text", "thought"),
     [
         ("<think>look at x</think>\n<tool_call>{}</tool_call>", "<think>look at x</think>"),
-        ("look</think> again</think>done", "look</think> again</think>"),  # a template may open the block itself
+        ("<think>look</think> again</think>done", "<think>look</think>"),  # the first mark ends it
         ("<think>never ends", "<think>never ends"),
         ("nothing to think about", ""),
     ],
@@ -236,7 +238,7 @@ def test_thinking_tokens_are_counted(qwen: ChatRenderer, text: str, thought: str
 
 def test_a_template_that_opens_the_thinking_block_is_known() -> None:
     opening = QWEN_LIKE.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
-    renderer = ChatRenderer(chat_tokenizer(opening))
+    renderer = make_renderer(chat_tokenizer(opening))
     ids = renderer.tokenizer("still at it", add_special_tokens=False)["input_ids"]
     assert renderer.parse(ids).thinking_tokens == len(ids)
 
@@ -262,24 +264,17 @@ def test_any_tokens_parse_without_an_exception(toy: ChatRenderer, ids: list[int]
         max_size=3,
     )
 )
-@pytest.mark.parametrize("syntax", [BareCalls(), HermesCalls()])
-def test_written_calls_are_extracted(syntax: Any, calls: list[tuple[str, dict[str, str]]]) -> None:
+def test_written_calls_are_extracted(calls: list[tuple[str, dict[str, str]]]) -> None:
     written = [ToolCall(id="c", name=name, arguments=arguments) for name, arguments in calls]
-    if any(
-        "tool_call>" in text or "</think>" in text
-        for c in written
-        for text in (c.name, *c.arguments, *c.arguments.values())
-    ):
-        return
-    blocks = syntax.extract(syntax.write(written))
+    blocks = extract(write(written)) or []
     assert [json.loads(block) for block in blocks] == [{"name": c.name, "arguments": c.arguments} for c in written]
 
 
 def test_a_policy_without_a_usable_template_is_refused() -> None:
     with pytest.raises(ChatTemplateError, match=r"chat_template\.jinja"):
-        ChatRenderer(chat_tokenizer(None))
+        make_renderer(chat_tokenizer(None))
     with pytest.raises(ChatTemplateError, match="special token"):
-        ChatRenderer(chat_tokenizer("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"))
+        make_renderer(chat_tokenizer("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"))
 
 
 def test_a_long_prompt_is_refused_soon_and_one_that_fits_is_the_same(renderer: ChatRenderer) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainer.policy.test_chat import QWEN_LIKE, chat_tokenizer
 from tests.trainer.stages.memory import BASE_POLICY
-from trainer.policy import ChatRenderer, load_tokenizer
+from trainer.policy import ChatRenderer, load_tokenizer, make_renderer
 from trainer.policy.round_trip import TemplateNotExact, check_template
 from trainer.toy.tokenizer import build_tokenizer
 
@@ -65,16 +65,18 @@ NO_SYSTEM = QWEN + "{% if messages[0].role == 'system' %}{{ raise_exception('no 
 def renderer(template: str) -> ChatRenderer:
     tokenizer = chat_tokenizer(template)
     tokenizer.add_special_tokens({"additional_special_tokens": SPECIAL})
-    return ChatRenderer(tokenizer)
+    return make_renderer(tokenizer)
 
 
 def test_the_shipped_policy_and_a_fresh_toy_pass() -> None:
-    check_template(ChatRenderer(load_tokenizer(BASE_POLICY)))
-    check_template(ChatRenderer(build_tokenizer()))
+    check_template(make_renderer(load_tokenizer(BASE_POLICY)))
+    check_template(make_renderer(build_tokenizer()))
 
 
 @pytest.mark.parametrize(
-    "template", [QWEN, HERMES, THINKING, HYBRID, OPENED], ids=["qwen", "hermes", "thinking", "hybrid", "opened"]
+    "template",
+    [QWEN, HERMES, THINKING, HYBRID, OPENED, XML, LLAMA],
+    ids=["qwen", "hermes", "thinking", "hybrid", "opened", "xml", "llama"],
 )
 def test_templates_whose_calls_are_understood_pass(template: str) -> None:
     assert template != QWEN_LIKE

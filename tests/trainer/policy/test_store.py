@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from trainer.config import CheckpointConfig
 from trainer.inference.embedded.mtp_head import MultiToken
-from trainer.policy import ChatRenderer, Policy, PolicyUnreadable, load, native_dtype, published_dtype, save
+from trainer.policy import Policy, PolicyUnreadable, load, make_renderer, native_dtype, published_dtype, save
 from trainer.toy.model import build_tiny_model
 from trainer.toy.tokenizer import build_tokenizer
 from trainer.weights import WeightStore
@@ -24,7 +24,7 @@ BASE = Path(__file__).resolve().parents[3] / "policies" / "base"
 @pytest.fixture(scope="module")
 def policy() -> Policy:
     tokenizer = build_tokenizer()
-    return Policy(build_tiny_model(tokenizer, 3), tokenizer, ChatRenderer(tokenizer), Path())
+    return Policy(build_tiny_model(tokenizer, 3), tokenizer, make_renderer(tokenizer), Path())
 
 
 @pytest.fixture(scope="module")

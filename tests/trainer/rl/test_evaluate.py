@@ -17,7 +17,7 @@ from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import InferenceError
-from trainer.policy import ChatRenderer, load_tokenizer
+from trainer.policy import load_tokenizer, make_renderer
 from trainer.rl.evaluate import EvalReport, evaluate, mean_interval, pass_at_k, summarise, wilson_interval
 from trainer.rollouts.episode import RolloutServices
 from trainer.rollouts.turns import EpisodeSettings
@@ -114,7 +114,7 @@ TASK = generate(11, "train")
 
 async def evaluated(tmp_path, *scripts, lost=(), samples=1, infra_retries=2):
     """The report, the trajectories, the sessions that were played, and the sandboxes that were started."""
-    renderer = ChatRenderer(load_tokenizer(BASE_POLICY))
+    renderer = make_renderer(load_tokenizer(BASE_POLICY))
     client, backend, seen = ScriptedClient(renderer, *scripts), Losing(set(lost)), []
 
     async def remember(one):

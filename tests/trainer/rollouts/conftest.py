@@ -9,13 +9,13 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.procedural import generate
 from tests.trainer.rollouts.scripted import ScriptedClient
 from tests.trainer.stages.memory import BASE_POLICY
-from trainer.policy import ChatRenderer, load_tokenizer
+from trainer.policy import ChatRenderer, load_tokenizer, make_renderer
 from trainer.rollouts.episode import RolloutServices
 
 
 @pytest.fixture(scope="session")
 def renderer() -> ChatRenderer:
-    return ChatRenderer(load_tokenizer(BASE_POLICY))
+    return make_renderer(load_tokenizer(BASE_POLICY))
 
 
 @pytest.fixture(scope="session")

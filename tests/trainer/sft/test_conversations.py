@@ -27,7 +27,7 @@ from trainer.config import CheckpointConfig, OptimizerConfig, SFTConfig
 from trainer.errors import StageError
 from trainer.midtrain.corpus.clean import Guard
 from trainer.midtrain.corpus.readers import SourceUnreadable
-from trainer.policy import ChatRenderer
+from trainer.policy import ChatRenderer, make_renderer
 from trainer.policy.round_trip import TemplateNotExact
 from trainer.sft.conversations.conversation import Conversation, Message, Unfit, Window
 from trainer.sft.conversations.fingerprint import fingerprint
@@ -82,7 +82,7 @@ def read(value: Any) -> Conversation:
 
 
 def qwen(template: str = FUNCTIONS) -> ChatRenderer:
-    return ChatRenderer(chat_tokenizer(template))
+    return make_renderer(chat_tokenizer(template))
 
 
 def learned(renderer: ChatRenderer, conversation: Conversation) -> list[str]:

@@ -61,7 +61,7 @@ async def test_the_visible_test_says_what_run_tests_says() -> None:
 
 
 def play(keep: float, mode: str, count: int = 4) -> list[Trajectory]:
-    renderer = policies.ChatRenderer(policies.load_tokenizer(BASE_POLICY))
+    renderer = policies.make_renderer(policies.load_tokenizer(BASE_POLICY))
     environments = MemoryEnvironments()
     assert mode in ("summary", "truncate")
     settings = config(mode)
@@ -85,7 +85,7 @@ def play(keep: float, mode: str, count: int = 4) -> list[Trajectory]:
 def test_work_of_five_windows_is_done_with_summaries_and_forgotten_without() -> None:
     kept = play(1.0, "summary")
     assert [t.reward for t in kept] == [1.0] * 4
-    renderer = policies.ChatRenderer(policies.load_tokenizer(BASE_POLICY))
+    renderer = policies.make_renderer(policies.load_tokenizer(BASE_POLICY))
     for t in kept:
         said = [turn for turn in t.turns if not turn.summary]
         tokens = sum(turn.token_end - turn.token_start + len(renderer.observe(turn.results)) for turn in said)

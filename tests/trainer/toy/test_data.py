@@ -13,7 +13,7 @@ import pytest
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.procedural import generate
 from trainer.learning.supervised import Example, batches
-from trainer.policy import ChatRenderer
+from trainer.policy import ChatRenderer, make_renderer
 from trainer.toy.data import (
     EpisodeTurn,
     ExpertEpisode,
@@ -33,7 +33,7 @@ from trainer.toy.tokenizer import build_tokenizer
 
 @pytest.fixture(scope="module")
 def renderer() -> ChatRenderer:
-    return ChatRenderer(build_tokenizer())
+    return make_renderer(build_tokenizer())
 
 
 def episode(task_id: str = "proc-train-000001") -> ExpertEpisode:

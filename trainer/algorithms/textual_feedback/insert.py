@@ -22,7 +22,9 @@ class Renderer(Protocol):
 
     def start(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]: ...
 
-    def observe(self, results: Sequence[ToolResult], ask: str = "") -> list[int]: ...
+    def observe(
+        self, results: Sequence[ToolResult], ask: str = "", *, said: Sequence[int] = (), before: Sequence[int] = ()
+    ) -> list[int]: ...
 
 
 def hinted(
@@ -40,8 +42,9 @@ def hinted(
         told = renderer.start([*rest, {**last, "content": f"{last['content']}\n\n{hint.text}"}], schemas)
     elif before.segment == turn.segment:
         kept = before.token_end
-        plain = renderer.observe(before.results)
-        told = renderer.observe(before.results, ask=hint.text)
+        earlier, prompt = tokens[before.token_start : before.token_end], tokens[: before.token_start]
+        plain = renderer.observe(before.results, said=earlier, before=prompt)
+        told = renderer.observe(before.results, ask=hint.text, said=earlier, before=prompt)
     else:  # the first turn of a later window: its opening holds a summary, which is not made again
         return None
     if not said or tokens[kept : turn.token_start] != plain or kept + len(told) + len(said) > max_tokens:

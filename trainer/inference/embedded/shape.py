@@ -16,7 +16,7 @@ FAMILIES = {"qwen3", "llama", "qwen2", "mistral"}
 queries
 and keys, biases) follow from the tensors that are present.
 """
-WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3"}
+WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3", "glm4_moe"}
 """Mixture-of-experts decoders, which `hf_moe.py` computes."""
 
 

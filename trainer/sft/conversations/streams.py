@@ -4,7 +4,8 @@ tokens are trained on.
 
 Three properties are verified. The assistant's tokens parse back to the intended calls. The concatenated turns equal the
 whole
-conversation rendered at once. No outside text is a control token. Windows that were sampled here with the same
+conversation rendered at once, where the model's template keeps earlier turns as they were. No outside text is a control
+token. Windows that were sampled here with the same
 tokenizer and
 template need no verification: their tokens are used unchanged.
 """
@@ -22,8 +23,8 @@ from typing import Any
 from sandbox.harness.types import ToolCall
 from trainer.learning.supervised import Example
 from trainer.policy import Policy
-from trainer.policy.chat import ChatRenderer, ChatTemplateError
-from trainer.policy.round_trip import TemplateNotExact, not_exact, structured
+from trainer.policy.chat import ChatRenderer, ChatTemplateError, ParsedTurn, structured
+from trainer.policy.round_trip import TemplateNotExact, not_exact
 from trainer.sft.conversations.conversation import Conversation, Message
 from trainer.sft.conversations.fingerprint import fingerprint
 
@@ -70,7 +71,7 @@ def rendered(renderer: ChatRenderer, conversation: Conversation) -> Tokens:
         whole = renderer.conversation(shown, conversation.tools)
     except ChatTemplateError as error:
         raise TemplateNotExact(f"the chat template of {name} refuses {where}: {error}") from error
-    if ids != whole[: len(ids)]:
+    if renderer.prefix_stable and ids != whole[: len(ids)]:
         raise not_exact(renderer, ids, whole, of=where, name=name)
     return Tokens.of(ids, learned)
 
@@ -84,24 +85,26 @@ def _turns(
     """Raises ChatTemplateError."""
     ids: list[int] = []
     learned: list[int] = []
+    said: list[int] = []
     after = 0
     """First message after the assistant's last turn."""
     for index, message in enumerate(messages):
         if message.role != "assistant":
             continue
         between = shown[after:index]
-        read = renderer.start(between, tools) if not ids else renderer.follow(between)
+        read = (
+            renderer.start(between, tools) if not ids else renderer.follow(between, said=said, before=ids[: -len(said)])
+        )
         said = renderer.written(shown[:index], shown[index], tools)
         if message.trained:
-            _read_back(renderer, said, message.calls, index)
+            _read_back(renderer.parse(said, tools=tools, prompt=read), message.calls, index)
         ids += read + said
         learned += [0] * len(read) + [int(message.trained)] * len(said)
         after = index + 1
     return ids, learned
 
 
-def _read_back(renderer: ChatRenderer, said: Sequence[int], calls: Sequence[ToolCall], index: int) -> None:
-    read = renderer.parse(said)
+def _read_back(read: ParsedTurn, calls: Sequence[ToolCall], index: int) -> None:
     meant, got = ([(call.name, call.arguments) for call in some] for some in (calls, read.calls))
     if read.error or meant != got:
         raise ChatTemplateError(
