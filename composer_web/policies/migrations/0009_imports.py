@@ -11,8 +11,8 @@ from composer_web.accounts.scoping import keeps_project
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0005_people'),
-        ('policies', '0008_template_problem'),
+        ('accounts', '0001_squashed_0005_people'),
+        ('policies', '0001_squashed_0008_template_problem'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
