@@ -41,7 +41,9 @@ from sandbox.repositories.history import TreeFile
 from sandbox.tasks.git_scan import scan_git
 from sandbox.tasks.store import load_bundle
 from trainer.errors import CorruptManifest, CorruptPayload
-from trainer.policy.chat import BareCalls, HermesCalls, read_calls
+from trainer.policy.chat import read_calls
+from trainer.policy.rendering.reading import hermes_blocks
+from trainer.policy.rendering.toy import extract
 from trainer.sft.conversations.readers import conversation_of
 from trainer.weights import codec, manifest
 
@@ -213,10 +215,10 @@ def chat_request(data: bytes) -> None:
 def tool_calls(data: bytes) -> None:
     """What a policy writes as calls, and their way through storage."""
     text = data.decode("utf-8", "replace")
-    for syntax in (HermesCalls(), BareCalls()):
+    for syntax in (hermes_blocks, extract):
         calls: tuple[ToolCall, ...] = ()
         with contextlib.suppress(ValueError):
-            calls = read_calls(syntax.extract(text) or ())
+            calls = read_calls(syntax(text) or ())
         for call in calls:
             assert ToolCall.model_validate_json(call.model_dump_json()) == call
 

@@ -34,7 +34,7 @@ Parse = Callable[[list[int], list[Any] | None, list[int]], ParsedResponse]
 class HermesText:
     """`renderers.parsers.ToolParser` for `<tool_call>` blocks that the vocabulary has no tokens for."""
 
-    BLOCK = re.compile(r"<tool_call>(.*?)(</tool_call>|$)", re.DOTALL)
+    BLOCK = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
 
     def __init__(self, tokenizer: SafeTokenizer) -> None:
         self._tokenizer = tokenizer
@@ -45,6 +45,13 @@ class HermesText:
             return token_ids, []
         calls = [_hermes(found[1].strip(), closed=bool(found[2])) for found in self.BLOCK.finditer(text)]
         return self._tokenizer.plain(text.partition(CALL)[0]), calls
+
+
+def hermes_blocks(text: str) -> list[str] | None:
+    """The JSON text of each `<tool_call>` block after the thinking; None when one is cut off."""
+    said = text.rpartition(THINK_END)[2]
+    found = HermesText.BLOCK.findall(said)
+    return None if any(not end for _, end in found) else [block.strip() for block, _ in found]
 
 
 def _hermes(block: str, *, closed: bool) -> ParsedToolCall:

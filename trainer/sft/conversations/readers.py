@@ -178,17 +178,19 @@ def _tool_call(id: str, name: str, arguments: Any) -> ToolCall:
 def said(text: str, calls: tuple[ToolCall, ...], *, thinking: str = "", train: bool = True) -> Message:
     """A message of the assistant from `text` as it was sampled: without the calls and the thinking that stand in it."""
     # Only here: the package brings torch, which pages that name datasets have no use for.
-    from trainer.policy.chat import THINK, THINK_END, BareCalls, HermesCalls, read_calls
+    from trainer.policy.chat import THINK, THINK_END, read_calls
+    from trainer.policy.rendering.reading import HermesText, hermes_blocks
+    from trainer.policy.rendering.toy import extract
 
     meant = [(call.name, call.arguments) for call in calls]
-    for syntax in (HermesCalls(), BareCalls()) if calls else ():
-        blocks = syntax.extract(text)
+    for syntax in (hermes_blocks, extract) if calls else ():
+        blocks = syntax(text)
         try:
             found = [(call.name, call.arguments) for call in read_calls(blocks or ())]
         except (ValueError, RecursionError):
             continue
         if found == meant:
-            text = HermesCalls.BLOCK.sub("", text).rstrip() if isinstance(syntax, HermesCalls) else ""
+            text = HermesText.BLOCK.sub("", text).rstrip() if syntax is hermes_blocks else ""
             break
     if not thinking and THINK_END in text:
         thought, _, text = text.partition(THINK_END)
