@@ -141,6 +141,16 @@ def test_a_turn_that_was_cut_off_is_ended_before_what_follows(family: Family) ->
 
 
 @families
+def test_a_turn_that_stopped_while_it_thought_is_followed_by_what_comes_next(family: Family) -> None:
+    """It is the policy's failure, and never that of the machinery."""
+    renderer = renderer_of(family)
+    opened = renderer.safe.plain("<think>\nI look") if renderer.thinks else renderer.turn((), "I look")[:-1]  # type: ignore[attr-defined]
+    said = [*opened, renderer.turn_end_id]
+    after = renderer.follow([{"role": "user", "content": "Go on."}], said=said, before=renderer.start(OPENING, TOOLS))
+    assert "Go on." in renderer.text(after)
+
+
+@families
 def test_what_does_not_parse_is_an_error_in_words_and_never_an_exception(family: Family) -> None:
     renderer = renderer_of(family)
     turn = renderer.sampled(renderer.written(OPENING, said((EDIT,)), TOOLS))

@@ -9,7 +9,14 @@ from typing import Any, cast
 
 import torch
 from gguf import GGUFReader, LlamaFileType
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
 from trainer.policy.errors import PolicyUnreadable
@@ -28,6 +35,8 @@ class GGUFHead:
     """Format of most weights: Q4_1, Q8_0, F16 …"""
     parameters: int
     template: str
+    head_dim: int = 0
+    """Size of an attention head; 0: the file does not say."""
 
 
 def read_head(path: Path) -> GGUFHead:
@@ -53,7 +62,9 @@ def read_head(path: Path) -> GGUFHead:
         )
     except ValueError:
         form = f"type {kind}"
-    return GGUFHead(architecture, form, parameters, str(_value(reader, "tokenizer.chat_template", "")))
+    template = str(_value(reader, "tokenizer.chat_template", ""))
+    head = int(_value(reader, f"{architecture}.attention.key_length", 0) or 0)
+    return GGUFHead(architecture, form, parameters, template, head)
 
 
 def _value(reader: GGUFReader, key: str, default: Any) -> Any:
@@ -67,9 +78,18 @@ def load_gguf(path: Path, head: GGUFHead) -> tuple[PreTrainedModel, PreTrainedTo
     folder, name = str(path.parent), path.name
     try:
         tokenizer = cast(Any, AutoTokenizer).from_pretrained(folder, gguf_file=name, local_files_only=True)
+        config = cast(Any, AutoConfig).from_pretrained(folder, gguf_file=name, local_files_only=True)
+        if head.head_dim and hasattr(config, "head_dim"):  # the converter leaves the family's usual size
+            config.head_dim = head.head_dim
         model = cast(Any, AutoModelForCausalLM).from_pretrained(
-            folder, gguf_file=name, dtype=torch.bfloat16, local_files_only=True
+            folder,
+            gguf_file=name,
+            config=config,
+            dtype=torch.bfloat16,
+            quantization_config=GgufConfig(dequantize=True),
+            local_files_only=True,
         )
+        model.config.__dict__.pop("quantization_config", None)
     except Exception as error:  # the converters raise whatever a malformed file leads them to
         raise PolicyUnreadable(
             path,

@@ -183,7 +183,7 @@ def write_dequantized(
             flush()
         part[new], size, total = value, size + value.nbytes, total + value.nbytes
     flush()
-    places = {}
+    places: dict[str, str] = {}
     for number, names in enumerate(shards):
         final = f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
         (target / f"part-{number:05d}").rename(target / final)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase
 
@@ -64,7 +64,7 @@ class SafeTokenizer:
 
     def apply_chat_template(self, messages: Sequence[Message], *, tokenize: bool = True, **kwargs: Any) -> Any:
         kwargs.pop("return_dict", None)
-        text = str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, **kwargs))
+        text = str(self.tokenizer.apply_chat_template(cast(Any, list(messages)), tokenize=False, **kwargs))
         return self.ids(text) if tokenize else text
 
     # -- masking ---------------------------------------------------------------------------------------

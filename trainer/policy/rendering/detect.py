@@ -25,7 +25,7 @@ KEY = "opencomposer_renderer"
 TOY_TOKENS = frozenset({"<|bos|>", "<|user|>", "<|assistant|>", "<|end|>"})
 
 _CALL = {"id": "functions.grep:0", "type": "function", "function": {"name": "grep", "arguments": {"pattern": "x"}}}
-_TOOLS = [
+_TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
         "function": {
@@ -35,13 +35,13 @@ _TOOLS = [
         },
     }
 ]
-_CALLED = [
+_CALLED: list[dict[str, Any]] = [
     {"role": "system", "content": "You fix code."},
     {"role": "user", "content": "Find it."},
     {"role": "assistant", "content": "", "reasoning_content": "Look.", "tool_calls": [_CALL]},
     {"role": "tool", "content": "a.py:1", "tool_call_id": _CALL["id"], "name": "grep"},
 ]
-_TALK = [
+_TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "You fix code."},
     {"role": "user", "content": "Hi."},
     {"role": "assistant", "content": "Hello."},

@@ -105,8 +105,7 @@ class FamilyRenderer(ChatRenderer):
             raise ChatTemplateError(f"the renderer {self.name!r} refuses messages after a turn: {error}") from error
         kept = [*prompt, *turn]
         if found is None or found.token_ids[: len(kept)] != kept:
-            roles = ", ".join(dict.fromkeys(str(message.get("role")) for message in messages)) or "nothing"
-            raise ChatTemplateError(f"the renderer {self.name!r} cannot continue a turn by messages of: {roles}")
+            return _bounded(self._beside(new, turn), max_tokens)
         return _bounded(list(found.token_ids[len(kept) :]), max_tokens)
 
     def turn(self, calls: Sequence[ToolCall], text: str = "") -> list[int]:
@@ -143,6 +142,19 @@ class FamilyRenderer(ChatRenderer):
     def _safe(self, messages: Sequence[Message], said: Sequence[int] = ()) -> list[Any]:
         safe = [self.safe.safe(message) for message in messages]
         return native_ids(safe, self.parse(said).calls if said else ()) if self.name.startswith("kimi") else safe
+
+    def _beside(self, messages: list[Any], said: list[int]) -> list[int]:
+        """What follows the turn, as rendered after a small conversation with its calls: where the package extends no
+        transcript (several outputs of DeepSeek V4, a turn that stopped while it thought).
+
+        Raises ChatTemplateError."""
+        answer = {**ANSWERED[-1], "tool_calls": structured(self.parse(said).calls)}
+        shown = self._rendered([*self._safe([*OPENING, answer]), *messages], (), prompt=True)
+        own = [at for at, (_, index, sampled) in enumerate(_attributed(shown)) if index == 1 and sampled]
+        if not own:
+            raise ChatTemplateError(f"the renderer {self.name!r} drops an assistant's turn before what follows it")
+        closing = [] if said[-1] in self.stop_ids else [self.turn_end_id]
+        return [*closing, *shown.token_ids[own[-1] + 1 :]]
 
     def _rendered(self, messages: list[Any], tools: Sequence[Mapping[str, Any]], *, prompt: bool = False) -> Any:
         """Raises ChatTemplateError."""

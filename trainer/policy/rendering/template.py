@@ -14,7 +14,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from sandbox.harness.types import ToolCall
-from trainer.policy.chat import THINK, ChatRenderer, ChatTemplateError, Message, ParsedTurn, structured
+from trainer.policy.chat import THINK, THINK_END, ChatRenderer, ChatTemplateError, Message, ParsedTurn, structured
 from trainer.policy.rendering.controls import SafeTokenizer
 from trainer.policy.rendering.reading import read_turn, syntax_of
 
@@ -80,7 +80,11 @@ class TemplateRenderer(ChatRenderer):
         self, before: Sequence[Message], message: Message, tools: Sequence[Mapping[str, Any]] = ()
     ) -> list[int]:
         prompt, shown = self._render(before, tools), self._render([*before, message], tools, prompt=False)
-        text = shown[len(prompt) :]
+        if not shown.startswith(prompt) and self.opens_thinking:  # only the prompt opens a block: the turn closes it
+            prompt = prompt[: prompt.rindex(THINK)]
+            text = f"{THINK_END}\n\n{shown[len(prompt) :]}"
+        else:
+            text = shown[len(prompt) :]
         ended = [found for found in self.safe.control.finditer(text) if found.group() in self._ends]
         if not shown.startswith(prompt) or not ended:
             raise ChatTemplateError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def test_a_folder_that_cannot_be_trained_is_refused(folder: Path, spoil: Callabl
     spoil(folder)
     answer = asked(folder)
     assert (answer.folder, answer.facts, answer.field) == ("", None, "path")
-    assert __import__("re").search(words, answer.refused), answer.refused
+    assert re.search(words, answer.refused), answer.refused
 
 
 def test_a_template_that_raises_is_kept_in_words_and_plays_no_episodes(folder: Path) -> None:
@@ -138,7 +139,7 @@ def test_a_template_that_raises_is_kept_in_words_and_plays_no_episodes(folder: P
     ("fields", "field", "words"),
     [
         ({"template": "chatml"}, "template", r"'chatml' is neither a template nor the name of one.*chatml-tools"),
-        ({"template": "{% for m in messages %}{{ m.nothing.deeper }}{% endfor %}"}, "template", "undefined"),
+        ({"template": "{% for m in messages %}{{ m.nothing.deeper }}{% endfor %}"}, "template", "refuses a conversation"),
         ({"renderer": "llama-3"}, "renderer", r"does not fit the renderer 'llama-3'.*Choose another"),
     ],
 )
@@ -147,7 +148,7 @@ def test_a_choice_that_does_not_fit_names_its_field(
 ) -> None:
     answer = asked(folder, **fields)
     assert answer.field == field
-    assert __import__("re").search(words, answer.refused), answer.refused
+    assert re.search(words, answer.refused), answer.refused
 
 
 def test_a_gguf_of_another_architecture_is_refused(tmp_path: Path) -> None:
