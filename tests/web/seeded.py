@@ -18,7 +18,7 @@ from composer_web.core.models import WorkerHeartbeat
 from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
 from composer_web.gateway.models import Session, SessionDraft, SessionExport, SessionUse
-from composer_web.policies.models import Measurement, MeasurementOrder, Policy
+from composer_web.policies.models import Measurement, MeasurementOrder, Policy, PolicyImport
 from composer_web.quotas.models import Quota
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Draft
@@ -118,6 +118,9 @@ def measurements(word: str) -> None:
             policy=policy, version=0, codebase=word, text_digest=word, window=512, result=found.model_dump()
         )
         MeasurementOrder.objects.create(policy=policy, version=0, wanted={"codebase": f"environment:{word}"}, key="")
+    PolicyImport.objects.create(
+        name=f"imported-{word}", path=f"/models/{word}", state="failed", cause="not there", finished_at=timezone.now()
+    )
 
 
 def _supply(word: str) -> None:

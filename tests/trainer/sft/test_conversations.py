@@ -273,7 +273,7 @@ def test_too_few_are_refused_with_what_stood_in_the_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize("renderer", [qwen(), policies.load(BASE_POLICY).renderer], ids=["functions", "toy"])
 def test_only_what_the_assistant_said_is_learned(renderer: ChatRenderer) -> None:
     value = talk(3)
-    if renderer.syntax.thinks is False:
+    if not renderer.thinks:
         value["messages"][2]["content"] = ""  # the toy's turns are calls or text
     found = learned(renderer, read(value))
     assert len(found) == 2

@@ -139,7 +139,11 @@ def test_a_template_that_raises_is_kept_in_words_and_plays_no_episodes(folder: P
     ("fields", "field", "words"),
     [
         ({"template": "chatml"}, "template", r"'chatml' is neither a template nor the name of one.*chatml-tools"),
-        ({"template": "{% for m in messages %}{{ m.nothing.deeper }}{% endfor %}"}, "template", "refuses a conversation"),
+        (
+            {"template": "{% for m in messages %}{{ m.nothing.deeper }}{% endfor %}"},
+            "template",
+            "refuses a conversation",
+        ),
         ({"renderer": "llama-3"}, "renderer", r"does not fit the renderer 'llama-3'.*Choose another"),
     ],
 )
