@@ -144,7 +144,7 @@ def test_hints_are_dealt_to_rollouts_in_turn_whatever_their_place(renderer: poli
 
     def chosen(seed: int, config: RLConfig = on) -> list[str]:
         found = hints_of(group, config, renderer, seed=seed)
-        return [renderer._text(turn.tokens[-turn.turn_tokens :])[10:13] for turn in found]
+        return [renderer.text(turn.tokens[-turn.turn_tokens :])[10:13] for turn in found]
 
     assert sorted(chosen(0)) == ["ant", "bee", "cat", "dog"], "one each before anybody has two"
     assert chosen(0) == chosen(0)
