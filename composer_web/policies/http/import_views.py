@@ -14,13 +14,18 @@ from trainer.model_import import RENDERERS, shipped_templates
 
 def context_of() -> dict[str, Any]:
     """Choices of the form, and the imports that the page shows."""
-    return {"imports": orders.of_page(), "templates": shipped_templates(), "renderers": RENDERERS}
+    return {**_under_way(), "templates": shipped_templates(), "renderers": RENDERERS}
+
+
+def _under_way() -> dict[str, Any]:
+    found = orders.of_page()
+    return {"imports": found, "importing": any(order.open for order in found)}
 
 
 @require_safe
 @page()
 def imports(request: PageRequest) -> HttpResponse:
-    return show(request, "policies/_imports.html", {"imports": orders.of_page()})
+    return show(request, "policies/_imports.html", _under_way())
 
 
 @require_POST
