@@ -244,6 +244,7 @@ def test_a_template_that_opens_the_thinking_block_is_known() -> None:
 
 
 def test_the_toy_policy_has_no_thinking(toy: ChatRenderer) -> None:
+    assert (toy.thinks, toy.call_marks) == (False, ())
     assert toy.parse(toy.tokenizer("<think>x</think>", add_special_tokens=False)["input_ids"]).thinking_tokens == 0
 
 

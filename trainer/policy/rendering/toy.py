@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from sandbox.harness.types import ToolCall
 from trainer.policy.chat import ParsedTurn, call_json, read_calls
 from trainer.policy.rendering.template import TemplateRenderer
@@ -36,6 +38,10 @@ def write(calls: Sequence[ToolCall]) -> str:
 
 class ToyRenderer(TemplateRenderer):
     """The toy policy's template and its bare calls."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str = "toy") -> None:
+        super().__init__(tokenizer, name)
+        self.call_marks, self.thinks = (), False
 
     def turn(self, calls: Sequence[ToolCall], text: str = "") -> list[int]:
         return [*self.safe.plain(text + write(calls)), self.turn_end_id]
