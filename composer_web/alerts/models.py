@@ -17,6 +17,7 @@ class Kind(models.TextChoices):
     WORKER_GONE = "worker_gone", "A process fell silent"
     GUARD = "guard", "A guard ended a canary"
     ENGINE_LAG = "engine_lag", "An engine serves old weights"
+    DETECTOR = "detector", "A built-in detector"
 
 
 class Comparison(models.TextChoices):
@@ -76,6 +77,10 @@ class Rule(models.Model):
     name = models.CharField(max_length=80, unique=True)
     kind = models.CharField(max_length=12, choices=Kind)
     metric = models.CharField(max_length=100, blank=True, help_text="Of the metric kind, for example reward/mean")
+    detector = models.CharField(max_length=40, blank=True, default="", db_default="", help_text="Of the detector kind")
+    builtin = models.BooleanField(
+        default=False, db_default=False, help_text="Ships with the product: it can be switched off, not deleted"
+    )
     comparison = models.CharField(max_length=5, choices=Comparison, default=Comparison.ABOVE)
     threshold = models.FloatField(default=0.0)
     window = models.PositiveIntegerField(default=1, help_text="Points whose mean is compared, or minutes for shares")
@@ -93,7 +98,12 @@ class Rule(models.Model):
 
     class Meta:
         ordering = ["name"]
-        constraints = [models.CheckConstraint(condition=models.Q(window__gte=1), name="alert_rule_has_a_window")]
+        constraints = [
+            models.CheckConstraint(condition=models.Q(window__gte=1), name="alert_rule_has_a_window"),
+            models.UniqueConstraint(
+                fields=["detector"], condition=models.Q(builtin=True), name="one_builtin_rule_of_a_detector"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name

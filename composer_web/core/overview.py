@@ -33,6 +33,15 @@ def workers() -> list[Worker]:
     ]
 
 
+def offline() -> list[Worker]:
+    """Silent processes that no younger one of their kind replaced. (A restarted process has another name: its predecessor's
+    row stays for an hour and is no fault.)"""
+    known = workers()
+    newest = {kind: max(w.started_at for w in known if w.kind == kind) for kind in {w.kind for w in known}}
+    living = {w.kind for w in known if w.state == "alive"}
+    return [w for w in known if w.state == "dead" and not (w.kind in living and newest[w.kind] >= w.beat_at)]
+
+
 def leases() -> QuerySet[Lease]:
     """Held leases, oldest heartbeat first."""
     return Lease.objects.exclude(owner="").order_by("heartbeat_at")

@@ -6,3 +6,8 @@ class RunsConfig(AppConfig):
     label = "runs"
     verbose_name = "Runs"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from composer_web.runs.insights import registry
+
+        registry.install()

@@ -6,3 +6,8 @@ class TasksConfig(AppConfig):
     label = "tasks"
     verbose_name = "Tasks"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from composer_web.tasks import insights
+
+        insights.install()

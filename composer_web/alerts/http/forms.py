@@ -6,9 +6,11 @@ from django import forms
 from django.db.models import Q
 
 from composer_web.alerts.models import Event, Kind, Rule, Webhook
+from composer_web.core.detectors import detectors
 
 
 class RuleForm(forms.ModelForm):
+    detector = forms.ChoiceField(required=False, help_text="Of the kind “built-in detector”")
     emails = forms.CharField(required=False, help_text="Addresses, separated by commas", label="E-mail")
 
     class Meta:
@@ -17,6 +19,7 @@ class RuleForm(forms.ModelForm):
             "name",
             "kind",
             "metric",
+            "detector",
             "comparison",
             "threshold",
             "window",
@@ -29,9 +32,10 @@ class RuleForm(forms.ModelForm):
         )
         labels = {
             "kind": "Watches",
+            "detector": "Detector",
             "severity": "Findings of at least",
             "run_name": "Only runs named",
-            "quiet_minutes": "Quiet minutes",
+            "quiet_minutes": "Cooldown (minutes)",
             "role": "Shown in the product to at least",
             "webhook": "Webhook",
         }
@@ -40,6 +44,7 @@ class RuleForm(forms.ModelForm):
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         offered = Q(active=True) | Q(pk=self.instance.webhook_id)  # the chosen one stays although it is off
         self.fields["kind"].choices = [("", "choose…"), *Kind.choices]  # type: ignore[attr-defined]
+        self.fields["detector"].choices = [("", "choose…"), *((one.name, one.title) for one in detectors())]  # type: ignore[attr-defined]
         self.fields["webhook"].empty_label = "none"  # type: ignore[attr-defined]
         self.fields["webhook"].queryset = Webhook.objects.filter(offered)  # type: ignore[attr-defined]
         if self.instance.pk:

@@ -26,8 +26,9 @@ class AlertOut(Schema):
 
 class RuleIn(Body):
     name: str = Field(min_length=1, max_length=80)
-    kind: Literal["metric", "finding", "run_failed", "infra_share", "worker_gone", "guard", "engine_lag"]
+    kind: Literal["metric", "finding", "run_failed", "infra_share", "worker_gone", "guard", "engine_lag", "detector"]
     metric: str = Field(default="", max_length=100)
+    detector: str = Field(default="", max_length=40, description="Of the kind detector, for example zero-advantage")
     comparison: Literal["above", "below"] = "above"
     threshold: float = 0.0
     window: int = Field(default=1, ge=1, le=10_000, description="Points whose mean is compared, or minutes for shares")
@@ -44,6 +45,7 @@ class RuleOut(RuleIn):
 
     id: int
     active: bool
+    builtin: bool = Field(description="Ships with the product: it can be switched off, not deleted")
 
 
 class NoticeOut(Schema):

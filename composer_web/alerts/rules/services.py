@@ -20,7 +20,7 @@ from composer_web.alerts import signing
 from composer_web.alerts.models import Alert, Delivery, Event, Kind, Notice, Rule, Webhook
 from composer_web.alerts.sending import PURPOSE, send, send_later
 from composer_web.alerts.telling import tell_of_alert
-from composer_web.core import safe_http
+from composer_web.core import detectors, safe_http
 from composer_web.core.encryption import seal
 from composer_web.core.errors import UserError
 from composer_web.live.hints import hint
@@ -28,7 +28,7 @@ from composer_web.runs.models import Run
 from sandbox.network.guard import Refused
 
 MOST_EMAILS = 20
-WATCHED = ("kind", "metric", "comparison", "threshold", "window", "severity", "run_name")
+WATCHED = ("kind", "metric", "detector", "comparison", "threshold", "window", "severity", "run_name")
 """Fields of a rule that say what it looks for."""
 
 
@@ -78,7 +78,10 @@ def switch_rule(*, rule: Rule, active: bool, actor: User | None) -> Rule:
 
 @transaction.atomic
 def remove_rule(*, rule: Rule, actor: User | None) -> None:
-    """With its alerts and their deliveries; what was told stays in the audit log as the rule's name."""
+    """With its alerts and their deliveries; what was told stays in the audit log as the rule's name. Raises UserError for a
+    rule that ships with the product."""
+    if rule.builtin:
+        raise UserError("", f"“{rule.name}” ships with the product: switch it off instead", code="conflict")
     target = f"alert_rule:{rule.pk}"
     rule.delete()
     audit(actor=actor, action="alert_rule.remove", target=target, name=rule.name)
@@ -232,6 +235,9 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     found = dict(fields)
     if found.get("kind") == Kind.METRIC and not str(found.get("metric", "")).strip():
         raise UserError("metric", "name the metric to watch, for example reward/mean")
+    if found.get("kind") == Kind.DETECTOR and detectors.detector(str(found.get("detector", ""))) is None:
+        known = ", ".join(one.name for one in detectors.detectors())
+        raise UserError("detector", f"name a detector; there are: {known}")
     if not math.isfinite(float(found.get("threshold", 0.0))):
         raise UserError("threshold", "the threshold is a number")
     if found.get("kind") == Kind.INFRA_SHARE and not 0 <= float(found.get("threshold", 0.0)) < 1:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from composer_web.alerts import sending
-from composer_web.alerts.rules import watching
+from composer_web.alerts.rules import builtin, watching
 from composer_web.core.work import task
 
 
 @task("alerts.look", queue="control", seconds=120)
 def look(**_: Any) -> None:
+    builtin.ensure()
     watching.look()
 
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from composer_web.alerts.models import Alert, Comparison, Delivery, Kind, Rule, Severity
 from composer_web.alerts.rules import services
 from composer_web.alerts.sending import send_later
-from composer_web.core import inference
+from composer_web.core import detectors, inference
 from composer_web.core.heartbeats import SILENT_SECONDS
 from composer_web.core.models import WorkerHeartbeat
 from composer_web.policies.models import Promotion
@@ -49,7 +49,8 @@ def look() -> int:
             if not cursor.fetchone()[0]:
                 return 0
         _engine_lag_is_watched()
-        found = sum(_apart(rule) for rule in Rule.objects.filter(active=True).select_related("webhook"))
+        with detectors.sharing():
+            found = sum(_apart(rule) for rule in Rule.objects.filter(active=True).select_related("webhook"))
         _send_what_is_stuck()
     return found
 
@@ -187,6 +188,16 @@ def _engine_lag(rule: Rule) -> Seen:
             yield f"run:{run.pk}", f"run {run.pk} ({run.name}): {words}"
 
 
+def _detector(rule: Rule) -> Seen:
+    detector = detectors.detector(rule.detector)
+    if detector is None:  # of an app that this installation no longer has
+        return
+    for insight in detector.look():
+        if rule.run_name.lower() in insight.run.lower():
+            of = f" of {insight.about.replace(':', ' ')} ({insight.run})" if insight.run else ""
+            yield insight.about, f"{insight.title}{of}: {insight.message}. {insight.remedy}"
+
+
 WATCHERS: dict[Kind, Callable[[Rule], Seen]] = {
     Kind.METRIC: _metric,
     Kind.FINDING: _finding,
@@ -195,6 +206,7 @@ WATCHERS: dict[Kind, Callable[[Rule], Seen]] = {
     Kind.WORKER_GONE: _worker_gone,
     Kind.GUARD: _guard,
     Kind.ENGINE_LAG: _engine_lag,
+    Kind.DETECTOR: _detector,
 }
 
 

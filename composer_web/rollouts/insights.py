@@ -1,0 +1,69 @@
+"""Detectors over rollouts: infrastructure errors and open findings, each by run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from django.db.models import Count, Q
+from django.urls import reverse
+from django.utils import timezone
+
+from composer_web.core.detectors import Detector, Insight, register
+from composer_web.rollouts.models import Finding, Rollout
+from composer_web.runs.models import RUN_LIVE
+
+WITHIN = timedelta(minutes=30)
+LEAST_ROLLOUTS = 10
+"""A share of fewer says nothing."""
+LOST_SHARE = 0.05
+MAX_RUNS = 10
+
+
+def infra_errors() -> Iterator[Insight]:
+    """Many attempts of a live run were lost to infrastructure within half an hour. They are run again, which costs time."""
+    rows = (
+        Rollout.objects.filter(finished_at__gte=timezone.now() - WITHIN, group__run__state__in=RUN_LIVE)
+        .exclude(verdict="")
+        .values_list("group__run", "group__run__name")
+        .annotate(ended=Count("pk"), lost=Count("pk", filter=Q(verdict="infra_error")))
+        .order_by("-lost")
+    )
+    for run, name, ended, lost in rows[:MAX_RUNS]:
+        if ended >= LEAST_ROLLOUTS and lost / ended >= LOST_SHARE:
+            yield Insight(
+                f"run:{run}",
+                "Infra errors",
+                f"{lost} of {ended} rollouts of the last {WITHIN.seconds // 60} min were lost to infrastructure",
+                "Read the causes of the lost rollouts; check the sandbox backend, the engine and the disk.",
+                f"{reverse('rollouts:of-run', args=[run])}?verdict=infra_error",
+                name,
+            )
+
+
+def open_findings() -> Iterator[Insight]:
+    """The auditor marked rollouts of a run as likely reward hacks, and nobody has triaged them."""
+    rows = (
+        Finding.objects.filter(severity="high", state="open", run__isnull=False, run__archived_at=None)
+        .values_list("run", "run__name")
+        .annotate(count=Count("pk"))
+        .order_by("-count")
+    )
+    for run, name, count in rows[:MAX_RUNS]:
+        yield Insight(
+            f"run:{run}",
+            "Untriaged findings",
+            f"{count} high-severity finding{'' if count == 1 else 's'} without a decision",
+            "Triage each finding: confirm it, or dismiss it with a reason.",
+            f"{reverse('rollouts:findings')}?run={run}&severity=high&state=open",
+            name,
+        )
+
+
+def install() -> None:
+    """Register both. Called once, by `AppConfig.ready()`."""
+    for name, title, severity, look in (
+        ("infra-errors", "Infra errors", "high", infra_errors),
+        ("open-findings", "Untriaged findings", "medium", open_findings),
+    ):
+        register(Detector(name, title, " ".join((look.__doc__ or "").split()), severity, look))  # type: ignore[arg-type]
