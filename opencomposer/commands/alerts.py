@@ -12,12 +12,25 @@ from opencomposer.session import Session
 PANEL = "Alerts"
 ALERT_COLUMNS = ("id", "state", "rule_id", "about", "message", "opened_at", "resolved_at")
 NOTICE_COLUMNS = ("id", "alert_id", "rule", "about", "resolved", "message", "created_at", "read_at")
-RULE_COLUMNS = ("id", "name", "kind", "metric", "comparison", "threshold", "window", "role", "webhook_id", "active")
+RULE_COLUMNS = (
+    "id",
+    "name",
+    "kind",
+    "metric",
+    "detector",
+    "comparison",
+    "threshold",
+    "window",
+    "role",
+    "webhook_id",
+    "active",
+)
 DELIVERY_COLUMNS = ("id", "alert_id", "webhook_id", "email", "state", "tries", "status", "error")
 WEBHOOK_COLUMNS = ("id", "name", "url", "events", "active", "created_at")
 
-Kind = Literal["metric", "finding", "run_failed", "infra_share", "worker_gone", "guard"]
+Kind = Literal["metric", "finding", "run_failed", "infra_share", "worker_gone", "guard", "engine_lag", "detector"]
 Pk = Annotated[int, typer.Argument(metavar="ID")]
+Detector = Annotated[str | None, typer.Option(help="For rules on a built-in detector, such as zero-advantage.")]
 Comparison = Annotated[Literal["above", "below"] | None, typer.Option(help="For rules on a metric.")]
 Window = Annotated[int | None, typer.Option(help="Points whose mean is compared, or minutes for shares.")]
 Severity = Annotated[Literal["low", "medium", "high"] | None, typer.Option(help="Least severity of findings.")]
@@ -70,6 +83,7 @@ def create_rule(
     name: str,
     kind: Kind,
     metric: str | None = None,
+    detector: Detector = None,
     comparison: Comparison = None,
     threshold: float | None = None,
     window: Window = None,
@@ -83,7 +97,7 @@ def create_rule(
     """Create an alert rule."""
     body = fields(name=name, kind=kind, metric=metric, comparison=comparison, threshold=threshold, window=window)
     body |= fields(severity=severity, run_name=run_name, quiet_minutes=quiet_minutes, role=role)
-    body |= fields(emails=email, webhook_id=webhook)
+    body |= fields(emails=email, webhook_id=webhook, detector=detector)
     session.output.rows([session.api.post("/alerts/rules", body)], RULE_COLUMNS)
 
 
@@ -94,6 +108,7 @@ def update_rule(
     name: str | None = None,
     kind: Kind | None = None,
     metric: str | None = None,
+    detector: Detector = None,
     comparison: Comparison = None,
     threshold: float | None = None,
     window: Window = None,
@@ -107,9 +122,9 @@ def update_rule(
     """Change an alert rule; what is not named stays."""
     changes = fields(name=name, kind=kind, metric=metric, comparison=comparison, threshold=threshold, window=window)
     changes |= fields(severity=severity, run_name=run_name, quiet_minutes=quiet_minutes, role=role)
-    changes |= fields(emails=email, webhook_id=webhook)
+    changes |= fields(emails=email, webhook_id=webhook, detector=detector)
     now: dict[str, Any] = next((rule for rule in session.api.get("/alerts/rules") if rule["id"] == pk), {})
-    stays = {field: value for field, value in now.items() if field not in ("id", "active")}
+    stays = {field: value for field, value in now.items() if field not in ("id", "active", "builtin")}
     # A rule that does not exist is the API's to refuse: it names the rule.
     body = {"name": "?", "kind": "finding", **stays, **changes}
     session.output.rows([session.api.put("/alerts/rules/{rule_id}", body, rule_id=pk)], RULE_COLUMNS)
