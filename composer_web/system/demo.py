@@ -218,3 +218,9 @@ def _result(run: Run, seed: int, phases: Phases) -> dict[str, Any]:
         "seconds": phases.seconds,
         "finished_at": timezone.localtime(run.finished_at).isoformat(timespec="seconds") if run.finished_at else None,
     }
+
+
+def sample_data() -> None:
+    """The demo's policy and suites without its runs, for an installation that is still empty. Raises DemoFailed, UserError."""
+    import_base(path=REPOSITORY / "policies" / "base", name="base", description=POLICY_TEXT, toy=True)
+    _suites(_configs(0)[2])

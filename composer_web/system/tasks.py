@@ -27,6 +27,13 @@ def reconcile(**_: Any) -> None:
         return  # the other one does the same work
 
 
+@task("ops.sample_data", queue="maintenance", seconds=600)
+def sample_data(**_: Any) -> None:
+    from composer_web.system import demo
+
+    demo.sample_data()
+
+
 @task("ops.prune", queue="maintenance", seconds=600)
 def prune(**_: Any) -> None:
     outbox.prune()

@@ -6,6 +6,8 @@ from composer_web.system import fidelity_views, prometheus, search_views, views
 app_name = "ops"
 urlpatterns = [
     path("", views.home, name="home"),
+    path("failures/", views.failures, name="failures"),
+    path("sample/", views.sample, name="sample"),
     path("search/", search_views.search, name="search"),
     path("metrics", prometheus.metrics, name="metrics"),
     path("system/", views.system, name="system"),

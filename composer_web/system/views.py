@@ -5,66 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.core import overview
-from composer_web.evals import selectors as evals
-from composer_web.policies import selectors as policies
-from composer_web.rollouts import selectors as rollouts
-from composer_web.runs import selectors as runs
-from composer_web.runs.models import RUN_LIVE
 from composer_web.system import health
+from composer_web.system import home as content
 from composer_web.system.reconcile import Busy
 from composer_web.system.reconcile import reconcile as look
-from composer_web.tasks import selectors as tasks
-from composer_web.ui.pages import PageRequest, page, show
+from composer_web.system.sample import ask_for_sample
+from composer_web.ui.pages import PageRequest, act, page, show
 from trainer.inference.contract import ServerHealth
 
 
 @require_safe
 @page()
 def home(request: PageRequest) -> HttpResponse:
-    """What runs now, what happened last, and what to do next."""
-    live = list(runs.runs().filter(state__in=RUN_LIVE)[:6])
-    recent = list(runs.runs().exclude(state__in=RUN_LIVE).filter(archived_at=None)[:6])
-    suites, known = tasks.any_suite(), policies.policies().exists()
-    workers = overview.workers()
-    alive = {worker.kind for worker in workers if worker.state == "alive"}
-    context: dict[str, Any] = {
-        "live_runs": [(run, run.curve_values, runs.eta_seconds(run)) for run in live],
-        "recent_runs": [(run, run.curve_values, None) for run in recent],
-        "rollouts": rollouts.rollout_rows().exclude(verdict="")[:10],
-        "evaluations": evals.evaluations()[:6],
-        "steps": _next_steps(has_policy=known, has_suite=suites, has_run=bool(live or recent) or runs.runs().exists()),
-        "alive": sorted(alive),
-        "silent": [worker for worker in workers if worker.state == "dead"],
-    }
-    return show(request, "ops/_home.html" if request.headers.get("HX-Request") else "ops/home.html", context)
+    """Mission control: active runs, what needs attention, new failures, benchmark scores."""
+    template = "ops/_home.html" if request.headers.get("HX-Request") else "ops/home.html"
+    return show(request, template, content.home())
 
 
-def _next_steps(*, has_policy: bool, has_suite: bool, has_run: bool) -> list[dict[str, Any]]:
-    """The way from an empty installation to a trained policy; empty once it has been walked."""
-    steps = [
-        {
-            "done": has_policy,
-            "title": "A policy to start from",
-            "how": "import a Hugging Face folder",
-            "command": "manage.py importpolicy",
-        },
-        {
-            "done": has_suite,
-            "title": "Suites of tasks",
-            "how": "add your own repository under Tasks, Environments, or build the procedural ones",
-            "command": "manage.py build_suites",
-        },
-        {
-            "done": has_run,
-            "title": "A run",
-            "how": "configure one in the browser, or let the demo start it",
-            "command": "make demo",
-        },
-    ]
-    return [] if all(step["done"] for step in steps) else steps
+@require_safe
+@page()
+def failures(request: PageRequest) -> HttpResponse:
+    """The newest failures, fetched again as rollouts end."""
+    return show(request, "ops/_failure_rows.html", {"failures": content.failures()})
+
+
+@require_POST
+@page("operator")
+def sample(request: PageRequest) -> HttpResponse:
+    """Have sample data created."""
+    done = "Creating the sample policy and its suites. This page shows them when they are there."
+    return act(request, lambda: ask_for_sample(actor=request.user), done=done, to="ops:home")
 
 
 @require_safe

@@ -18,6 +18,8 @@ const STEADY = 10_000; // ms after which a connection was a good one, and the ne
 const seen = new Map(); // topic → newest sequence number
 const due = new Map(); // topic → timer of the next refresh
 const last = new Map(); // topic → time of the last refresh
+const fired = new Map(); // id of an element → time of its last refresh
+const waiting = new Set(); // ids of elements whose next refresh has a timer
 const stale = new Set(); // topics that changed while paused
 const told = new Set(); // topics that this connection has subscribed to
 
@@ -51,7 +53,24 @@ function refresh(topic) {
   }
   due.delete(topic);
   last.set(topic, performance.now());
-  for (const element of elements) element.dispatchEvent(new CustomEvent("oc:refresh", { detail: { topic } }));
+  for (const element of elements) fire(element, topic);
+}
+
+// An element may ask for fewer refreshes than its topics bring: `data-live-every` (ms, needs an id). The last one is never lost.
+function fire(element, topic) {
+  if (!element) return;
+  const { id } = element;
+  const wait = (fired.get(id) ?? -Infinity) + Number(element.dataset.liveEvery ?? 0) - performance.now();
+  if (element.dataset.liveEvery === undefined || wait <= 0) {
+    fired.set(id, performance.now());
+    element.dispatchEvent(new CustomEvent("oc:refresh", { detail: { topic } }));
+  } else if (!waiting.has(id)) {
+    waiting.add(id);
+    setTimeout(() => {
+      waiting.delete(id);
+      fire(document.getElementById(id), topic);
+    }, wait);
+  }
 }
 
 function schedule(topic) {
