@@ -10,7 +10,7 @@ class RolloutsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from composer_web.rollouts import insights
+        from composer_web.rollouts import detectors
 
-        insights.install()
+        detectors.install()
         import_module("composer_web.rollouts.dispatch.batches")  # receives `group_ended`

@@ -8,6 +8,6 @@ class RunsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from composer_web.runs.insights import registry
+        from composer_web.runs.detectors import registry
 
         registry.install()

@@ -7,6 +7,6 @@ class SystemConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from composer_web.system import insights
+        from composer_web.system import detectors
 
-        insights.install()
+        detectors.install()

@@ -8,6 +8,6 @@ class TasksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from composer_web.tasks import insights
+        from composer_web.tasks import detectors
 
-        insights.install()
+        detectors.install()

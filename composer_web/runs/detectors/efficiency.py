@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.utils import timezone
 
+from composer_web.runs.detectors.series import RunSeries, mean
 from composer_web.runs.engine_lag import allowed_lag
-from composer_web.runs.insights.series import RunSeries, mean
 
 RECENT = 8
 LEAST = 4

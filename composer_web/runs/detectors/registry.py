@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from composer_web.core.detectors import Detector, Insight, Severity, register, shared
-from composer_web.runs.insights import efficiency, signal
-from composer_web.runs.insights.series import RunSeries, live_series
+from composer_web.runs.detectors import efficiency, signal
+from composer_web.runs.detectors.series import RunSeries, live_series
 from composer_web.runs.models import Run
 
 FAILED_FOR = timedelta(days=1)
@@ -111,7 +111,7 @@ METRICS = tuple(dict.fromkeys(name for condition in CONDITIONS for name in condi
 
 def insights(condition: Condition) -> Iterator[Insight]:
     """Live RL runs for which the condition holds."""
-    for series in shared("runs.insights", partial(live_series, METRICS)):
+    for series in shared("runs.detectors", partial(live_series, METRICS)):
         message = condition.holds(series)
         if message is not None:
             yield _insight(series.run, condition.title, message, condition.remedy, condition.page)

@@ -6,7 +6,7 @@ thresholds are ours: no published recipe names any.
 
 from __future__ import annotations
 
-from composer_web.runs.insights.series import RunSeries, mean
+from composer_web.runs.detectors.series import RunSeries, mean
 
 RECENT = 8
 """Steps whose mean is judged."""

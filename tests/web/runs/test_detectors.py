@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from composer_web.core import detectors
 from composer_web.runs import metrics, services
-from composer_web.runs.insights import efficiency, signal
-from composer_web.runs.insights.series import RunSeries, live_series
+from composer_web.runs.detectors import efficiency, signal
+from composer_web.runs.detectors.series import RunSeries, live_series
 from composer_web.runs.models import Run
 
 
