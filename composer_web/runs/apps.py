@@ -1,3 +1,5 @@
+from importlib import import_module
+
 from django.apps import AppConfig
 
 
@@ -8,6 +10,4 @@ class RunsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from composer_web.runs.detectors import registry
-
-        registry.install()
+        import_module("composer_web.runs.detectors.registry").install()

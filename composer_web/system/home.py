@@ -190,7 +190,7 @@ def home() -> dict[str, Any]:
         "failures": failures(),
         "scores": scores(),
         "hardware": hardware(),
-        "steps": checklist(has_policy=known, has_suite=suites, has_run=bool(active or recent)),
+        "steps": checklist(has_policy=known, has_suite=suites, has_run=bool(active or recent) or runs.runs().exists()),
         "sample": sample_state() if not (known and suites) else None,
         "topics": " ".join(["runs", "evals", "alerts", *(f"run:{run.pk}" for run in active)]),
     }
@@ -215,7 +215,7 @@ def checklist(*, has_policy: bool, has_suite: bool, has_run: bool) -> list[dict[
             "done": has_policy,
             "title": "Import a policy",
             "how": "A folder in Hugging Face layout, on the server:",
-            "command": "opencomposer policies create PATH",
+            "command": "manage.py importpolicy PATH",
             "url": reverse("policies:list"),
         },
         {

@@ -90,7 +90,7 @@ def test_a_list_of_which_everything_is_archived_says_so_and_leads_there(
         assert f">{run.name}</a>" in said("archived=only")
     home = " ".join(operator.get("/").content.decode().split())
     assert "Earlier runs" not in home
-    assert "Next steps" not in home, "a run was made, though no list shows it"
+    assert "Start a run" not in home, "a run was made, though no list shows it"
     assert data(cli("runs", "list", "--json")) == []
     assert len(data(cli("runs", "list", "--archived", "only", "--json"))) == 3
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("/", ("manage.py importpolicy", "manage.py build_suites", "make demo", "Nothing is running")),
+        ("/", ("Get started", "manage.py importpolicy", "Create suites of tasks", "Load sample data")),
         ("/runs/", ("No runs yet", "Configure a run")),
         ("/rollouts/", ("No rollouts yet",)),
         ("/findings/", ("No findings", "manage.py audit RUN")),
