@@ -150,7 +150,7 @@ def run_new(request: PageRequest) -> HttpResponse:
         raise
     except UserError as error:
         messages.error(
-            request, f"The template cannot be used any more: {error}. Save these settings anew and delete it."
+            request, f"The template cannot be used: {error}. Save its settings as a new template and delete it."
         )
         return redirect("runs:templates")
     start = source.config
@@ -173,11 +173,13 @@ def _posted_form(request: PageRequest) -> HttpResponse:
         return text_file(form.config, action)
     warnings = _checked(form)
     if form.config is None or form.errors:
-        return _page(request, form, warnings, source, refused="Not started, nothing kept: mend the marked fields.")
+        return _page(request, form, warnings, source, refused="Run not started. Fix the highlighted fields.")
     try:
         return _do(request, action, form.config, source)
     except UserError as error:
-        return _page(request, form, warnings, source, refused="Nothing was made.", problems=list(error.fields.values()))
+        return _page(
+            request, form, warnings, source, refused="Nothing was created.", problems=list(error.fields.values())
+        )
 
 
 def _do(request: PageRequest, action: str, config: RunConfig, source: FormSource) -> HttpResponse:
@@ -193,11 +195,11 @@ def _do(request: PageRequest, action: str, config: RunConfig, source: FormSource
                 config=config,
                 actor=request.user,
             )
-            messages.success(request, f"Template “{made.name}” is kept.")
+            messages.success(request, f"Template “{made.name}” saved.")
             return redirect(f"{reverse('runs:new')}?template={made.pk}")
         case "update" if source.template is not None:
             kept.change_template(template=source.template, config=config, actor=request.user)
-            messages.success(request, f"Template “{source.template.name}” has these settings now.")
+            messages.success(request, f"Template “{source.template.name}” updated.")
             return redirect(f"{reverse('runs:new')}?template={source.template.pk}")
     run = services.create_run(config=config, actor=request.user, parent=source.run)
     if action != "draft":
@@ -279,5 +281,6 @@ def run_check(request: PageRequest) -> HttpResponse:
             "errors": form.errors,
             "changes": {change.name: change.before for change in form.changes},
             "plan": render_to_string("runs/_plan.html", _plan(form, warnings, source)),
+            "bar": render_to_string("runs/_formbar.html", _plan(form, warnings, source)),
         }
     )

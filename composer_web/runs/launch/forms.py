@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
+from composer_web.runs.launch import basic
 from composer_web.runs.launch.schema_form import FormField, Group, field_errors, flatten, form_schema, label_of, nest
+from composer_web.runs.launch.sweeps import NOT_SWEPT
 from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
 
 SCHEMA = form_schema(RunConfig)
@@ -27,6 +29,18 @@ class BoundField:
     before: str | None = None
     """Value in the preset or run that filled the form, if it differs."""
 
+    @property
+    def basic(self) -> bool:
+        """Whether the Basic view shows it."""
+        return self.field.name in basic.NAMES
+
+    @property
+    def swept(self) -> str:
+        """Name of the setting in a sweep: without the stage's kind. Empty for what a sweep cannot vary."""
+        first, _, rest = self.field.name.partition(".")
+        path = f"stage.{rest.partition('.')[2]}" if first == "stage" else self.field.name
+        return "" if path in NOT_SWEPT or self.field.widget == "lines" else path
+
 
 @dataclass(frozen=True)
 class Change:
@@ -40,17 +54,17 @@ class Change:
 
 @dataclass(frozen=True)
 class BoundGroup:
-    """A field group ready for its template. Advanced fields are collapsed unless one has an error or a change."""
+    """A field group ready for its template: a section of the Advanced view."""
 
+    name: str
     label: str
     help: str
-    basic: Sequence[BoundField]
-    advanced: Sequence[BoundField]
+    fields: Sequence[BoundField]
     groups: Sequence[BoundGroup]
 
     @property
-    def advanced_open(self) -> bool:
-        return any(item.errors or item.before is not None for item in self.advanced)
+    def anchor(self) -> str:
+        return f"s-{self.name or 'run'}"
 
 
 @dataclass(frozen=True)
@@ -146,6 +160,11 @@ class RunForm:
         ]
 
     @property
+    def advanced(self) -> bool:
+        """Whether an error is at a setting that the Basic view does not show."""
+        return any(name in SCHEMA.by_name and name not in basic.NAMES for name in self.errors)
+
+    @property
     def unplaced(self) -> list[str]:
         """Errors that belong to no field on the page."""
         placed = {*SCHEMA.by_name, *(g.name for c in SCHEMA.choices for g in c.variants.values())}
@@ -154,10 +173,10 @@ class RunForm:
     def _bind(self, group: Group) -> BoundGroup:
         bound = [self._bind_field(item) for item in group.fields]
         return BoundGroup(
+            name=group.name,
             label=group.label,
             help=group.help,
-            basic=[b for b in bound if not b.field.advanced],
-            advanced=[b for b in bound if b.field.advanced],
+            fields=bound,
             groups=[self._bind(inner) for inner in group.groups],
         )
 

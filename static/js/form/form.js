@@ -1,15 +1,23 @@
 // Live validation of the run form: the server runs the same pydantic model that the trainer loads.
+import { startSearch } from "./search.js";
+import { startSweep } from "./sweep.js";
+import { startView } from "./view.js";
+
 const DELAY = 300; // ms after the last key
 
 export function start() {
   const form = document.querySelector("[data-run-form]");
   const summary = document.getElementById("plan");
+  const bar = document.getElementById("formbar");
   const touched = new Set();
   let timer = null;
   let pending = null;
 
   const stage = () => form.querySelector('[name="stage"]:checked')?.value;
-  const control = (field) => field.querySelector("input, select");
+  const control = (field) => field.querySelector("input, select, textarea");
+  const view = startView(form);
+  startSearch(form, view);
+  startSweep(form);
 
   // Only the chosen stage is shown, submitted and validated.
   function showStage() {
@@ -26,7 +34,6 @@ export function start() {
     field.classList.toggle("field--bad", messages.length > 0);
     field.querySelector(".field__error").textContent = messages.join(" ");
     control(field)?.setAttribute("aria-invalid", String(messages.length > 0));
-    if (messages.length) open(field);
   }
 
   // What the preset or the copied run has here, with the way back.
@@ -38,31 +45,29 @@ export function start() {
     button.textContent = before === undefined ? "" : before === "" ? "was off or empty" : `was ${before}`;
   }
 
-  function open(field) {
-    for (const fold of ancestors(field, "details")) fold.open = true;
-  }
-
   async function check() {
     pending?.abort();
     pending = new AbortController();
     try {
       const response = await fetch(form.dataset.check, { method: "POST", body: new FormData(form), signal: pending.signal });
       if (!response.ok) throw new Error(`the server answered ${response.status}`);
-      const { errors, changes, plan } = await response.json();
+      const answer = await response.json();
       for (const field of form.querySelectorAll("[data-field]")) {
-        showErrors(field, errors[field.dataset.field]);
-        showChange(field, changes[field.dataset.field]);
+        showErrors(field, answer.errors[field.dataset.field]);
+        showChange(field, answer.changes[field.dataset.field]);
       }
-      summary.innerHTML = plan; // rendered and escaped by the server
+      summary.innerHTML = answer.plan; // rendered and escaped by the server, as is the bar
+      bar.innerHTML = answer.bar;
       delete summary.dataset.problem;
     } catch (error) {
       if (error.name !== "AbortError") summary.dataset.problem = `Not checked: ${error.message}`;
     }
   }
 
-  form.addEventListener("input", (event) => {
-    if (event.target.name === "stage") showStage();
-    touched.add(event.target.name);
+  form.addEventListener("input", ({ target }) => {
+    if (!target.name || target.name === "view") return; // the search, or a value of a sweep that is being typed
+    if (target.name === "stage") showStage();
+    touched.add(target.name);
     clearTimeout(timer);
     timer = setTimeout(check, DELAY);
   });
@@ -77,19 +82,15 @@ export function start() {
     input.focus();
   });
 
-  // A link of the summary leads to a field that may lie behind a fold.
-  summary.addEventListener("click", (event) => {
+  // A link of the summary or the bar leads to a field that the Basic view may not show.
+  form.addEventListener("click", (event) => {
     const link = event.target.closest('a[href^="#f-"]');
     const input = link && document.getElementById(link.hash.slice(1));
     if (!input) return;
     event.preventDefault();
-    open(input);
+    view.reveal(input);
     input.focus();
   });
 
   showStage();
-}
-
-function* ancestors(element, selector) {
-  for (let node = element.parentElement?.closest(selector); node; node = node.parentElement?.closest(selector)) yield node;
 }
