@@ -35,15 +35,15 @@ ACTIONS = (
         "Pause",
         ("queued", "running"),
         services.pause_run,
-        "It pauses after the current step.",
-        confirm="It stops after the current step and gives the trainer free. Resume goes on from there.",
+        "Pausing after the current step.",
+        confirm="It stops after the current step and frees the trainer. Resume continues from there.",
     ),
     Action(
         "resume",
         "Resume",
         ("paused", "pausing", "failed"),
         services.resume_run,
-        "It goes on from the last checkpoint.",
+        "Resuming from the last checkpoint.",
         "primary",
     ),
     Action(
@@ -60,10 +60,12 @@ ACTIONS = (
         "Archive",
         ("draft", *RUN_FINAL),
         labels.archive_run,
-        "Archived: lists leave it out.",
+        "Archived. Lists leave it out.",
         archived=False,
     ),
-    Action("restore", "Restore", ("draft", *RUN_FINAL), labels.restore_run, "It is in the lists again.", archived=True),
+    Action(
+        "restore", "Restore", ("draft", *RUN_FINAL), labels.restore_run, "Restored. Lists show it again.", archived=True
+    ),
 )
 BY_NAME = {action.name: action for action in ACTIONS}
 

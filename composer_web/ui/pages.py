@@ -33,12 +33,13 @@ class PageRequest(HttpRequest):
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at the top of a page: label, displayed value, unit and a short note."""
+    """One figure at the top of a page: label, displayed value, unit, a short note, and what it means (`{% help_term %}`)."""
 
     label: str
     value: str
     unit: str = ""
     note: str = ""
+    help: str = ""
 
 
 def page(role: str = "viewer") -> Callable[[View], View]:

@@ -70,7 +70,7 @@ document.addEventListener("keydown", (event) => {
 
 // A part that a person has a menu open in is not replaced under their hand; the next hint refreshes it.
 document.addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.target.querySelector?.("details.menu[open]")) event.detail.shouldSwap = false;
+  if (event.detail.target.querySelector?.("details.menu[open], :popover-open")) event.detail.shouldSwap = false;
 });
 
 // Selects that submit their form.

@@ -56,7 +56,7 @@ function swap(name, html) {
   const target = document.querySelector(`[data-push="${name}"]`);
   if (!target) return;
   kept.delete(name);
-  if (target.querySelector("details.menu[open]")) {
+  if (target.querySelector("details.menu[open], :popover-open")) {
     kept.set(name, html);
     return;
   }

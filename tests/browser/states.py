@@ -91,7 +91,7 @@ def sweep_preview(page: Page, url: str) -> None:
     page.fill("[name='name']", "Rates")
     page.locator("#sweep-fold summary").click()
     page.fill("#sweep", "stage.optimizer.learning_rate: 3e-4, 7e-4\nseed: 1, 2, 3")
-    page.locator("button[value='sweep']").click()
+    page.locator("[data-preview]").click()
     page.locator("#preview").wait_for()
 
 

@@ -76,7 +76,7 @@ def _parts(
     explained = sum(seconds for _, seconds, _ in measured)
     rest = total - explained
     if rest > 0.005 * total:
-        measured.append(("Not accounted for", rest, False))
+        measured.append(("Other", rest, False))
     whole_seconds = max(total, explained)  # parts that overlap may add up to more
     parts, before = [], 0.0
     for label, seconds, idle in measured:

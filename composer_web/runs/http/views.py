@@ -77,7 +77,7 @@ def view_save(request: PageRequest) -> HttpResponse:
     act(
         request,
         lambda: saved_views.save_view(name=name, query=query, shared=shared, owner=request.user),
-        done="The view is kept.",
+        done="View saved.",
         to="runs:list",
     )
     return redirect(f"{reverse('runs:list')}?{saved_views.clean(query)}")
@@ -87,7 +87,7 @@ def view_save(request: PageRequest) -> HttpResponse:
 @page()
 def view_delete(request: PageRequest, pk: int) -> HttpResponse:
     return act(
-        request, lambda: saved_views.delete_view(pk=pk, actor=request.user), done="The view is deleted.", to="runs:list"
+        request, lambda: saved_views.delete_view(pk=pk, actor=request.user), done="View deleted.", to="runs:list"
     )
 
 
@@ -102,7 +102,7 @@ def run_labels(request: PageRequest, pk: int) -> HttpResponse:
             labels.set_tags(run=run, tags=labels.parse_tags(request.POST.get("tags", "")), actor=request.user)
             labels.set_notes(run=run, notes=request.POST.get("notes", ""), actor=request.user)
 
-    return act(request, change, done="Noted.", to="runs:detail", pk=pk)
+    return act(request, change, done="Notes and tags saved.", to="runs:detail", pk=pk)
 
 
 @require_POST

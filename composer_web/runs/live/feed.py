@@ -16,12 +16,14 @@ import asyncio
 import logging
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import orjson
 from channels.db import DatabaseSyncToAsync
+from django.db import connection, transaction
 
 from composer_web.live.hub import INTERVAL, hub
 from composer_web.runs import selectors
@@ -97,6 +99,23 @@ class FeedUpdate:
 
 
 def read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> FeedUpdate:
+    with snapshot():
+        return _read(pk, before, wanted)
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """One state of the database for all that is read inside, so that tile, chart and table of a value agree."""
+    if connection.in_atomic_block:  # of a caller, who has begun to read
+        yield
+        return
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield
+
+
+def _read(pk: int, before: Mapping[str, Line], wanted: Wanted) -> FeedUpdate:
     run = selectors.get_run(pk)
     names = tuple(key for panel in panels.headline(run.kind, run.latest) for key in panel.shown)
     lines = None

@@ -8,6 +8,7 @@ from composer_web.rollouts import selectors as rollouts
 from composer_web.runs.models import Run
 from composer_web.ui.pages import Figure
 from composer_web.ui.templatetags import ui
+from trainer.learning.metrics import describe
 
 
 def figures(run: Run) -> list[Figure]:
@@ -15,13 +16,19 @@ def figures(run: Run) -> list[Figure]:
     return _rl(run) if run.kind == "rl" else _supervised(run.latest)
 
 
+def _metric(label: str, value: str, metric: str, unit: str = "", note: str = "") -> Figure:
+    """A figure of a metric, with the metric's meaning as its help."""
+    meaning = describe(metric).meaning
+    return Figure(label, value, unit, note, f"{meaning[:1].upper()}{meaning[1:]}. Metric {metric}.")
+
+
 def _supervised(latest: Mapping[str, float]) -> list[Figure]:
     return [
-        Figure("Training loss", ui.num(latest.get("loss/train")), "nat/token"),
-        Figure("Held-out loss", ui.num(latest.get("loss/heldout")), "nat/token"),
-        Figure("Accuracy", ui.percent(latest.get("loss/accuracy")), note="first choice is right"),
-        Figure("Learning rate", ui.num(latest.get("optim/learning_rate"))),
-        Figure("Training speed", ui.compact(latest.get("speed/train_tokens")), "tok/s"),
+        _metric("Training loss", ui.num(latest.get("loss/train")), "loss/train", "nats/token"),
+        _metric("Held-out loss", ui.num(latest.get("loss/heldout")), "loss/heldout", "nats/token"),
+        _metric("Accuracy", ui.percent(latest.get("loss/accuracy")), "loss/accuracy", note="top-1"),
+        _metric("Learning rate", ui.num(latest.get("optim/learning_rate")), "optim/learning_rate"),
+        _metric("Training throughput", ui.compact(latest.get("speed/train_tokens")), "speed/train_tokens", "tok/s"),
     ]
 
 
@@ -31,27 +38,54 @@ def _rl(run: Run) -> list[Figure]:
     found = rollouts.finding_counts(run=run)
     passed = f"{ui.num(counts['passed'])} passed, {ui.num(counts['failed'])} failed"
     return [
-        Figure("Reward", ui.num(latest.get("reward/mean")), note=f"best of K {ui.num(latest.get('reward/best_of_k'))}"),
-        Figure(
+        _metric(
+            "Reward",
+            ui.num(latest.get("reward/mean")),
+            "reward/mean",
+            note=f"best of K {ui.num(latest.get('reward/best_of_k'))}",
+        ),
+        _metric(
             "Held-out pass@1",
             ui.percent(latest.get("eval/pass1")),
+            "eval/pass1",
             note=f"best of K {ui.percent(latest.get('eval/best_of_k'))}",
         ),
-        Figure("Entropy", ui.num(latest.get("policy/entropy")), note="nat a token"),
-        Figure(
+        _metric(
+            "Zero-advantage groups",
+            ui.percent(latest.get("groups/zero_signal"), 0),
+            "groups/zero_signal",
+            note="of the last step",
+        ),
+        _metric("Entropy", ui.num(latest.get("policy/entropy")), "policy/entropy", note="nats/token"),
+        _metric(
             "Staleness",
             ui.num(latest.get("staleness/mean")),
+            "staleness/mean",
             note=f"versions; max {ui.num(latest.get('staleness/max'))}",
         ),
-        Figure("Trainer idle", ui.percent(latest.get("idle/trainer")), note="waits for rollouts"),
-        Figure("Engine idle", ui.percent(latest.get("idle/rollouts")), note="computes nothing"),
-        Figure("Generated", ui.compact(latest.get("speed/generate_tokens")), "tok/s"),
-        Figure("Trained", ui.compact(latest.get("speed/train_tokens")), "tok/s"),
-        Figure("Rollouts", ui.num(counts["dispatched"]), note=passed),
-        Figure("Infra errors", ui.num(counts["infra_error"]), note="never trained on"),
+        _metric("Trainer idle", ui.percent(latest.get("idle/trainer")), "idle/trainer", note="waiting for rollouts"),
+        _metric("Engine idle", ui.percent(latest.get("idle/rollouts")), "idle/rollouts", note="of wall time"),
+        _metric(
+            "Generation throughput", ui.compact(latest.get("speed/generate_tokens")), "speed/generate_tokens", "tok/s"
+        ),
+        _metric("Training throughput", ui.compact(latest.get("speed/train_tokens")), "speed/train_tokens", "tok/s"),
+        Figure(
+            "Rollouts",
+            ui.num(counts["dispatched"]),
+            note=passed,
+            help="Dispatched rollouts of this run, and their verdicts.",
+        ),
+        Figure(
+            "Infra errors",
+            ui.num(counts["infra_error"]),
+            note="never trained on",
+            help="Attempts lost to infrastructure: sandbox, engine or network. They are missing data, are run again, and "
+            "never become a reward.",
+        ),
         Figure(
             "Findings",
             ui.num(found["high"] + found["medium"] + found["low"]),
-            note=f"{ui.num(found['high'])} high, {ui.num(found['quarantined'])} in quarantine",
+            note=f"{ui.num(found['high'])} high, {ui.num(found['quarantined'])} quarantined",
+            help="Rollouts that the auditor or a monitor marked, such as a likely reward hack.",
         ),
     ]

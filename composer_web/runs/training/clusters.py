@@ -21,7 +21,7 @@ PATIENCE = 1.5
 """Seconds that the page waits for the inference server."""
 PHASES = ("fetch", "decode", "wait", "pause", "apply", "resume")
 """Phases of a weight sync, as in `SyncTimings`. The last two are parts of the pause."""
-HEADS = (*PHASES[:4], "of it apply", "of it resume")
+HEADS = (*PHASES[:4], "apply", "resume")
 
 
 @dataclass(frozen=True)

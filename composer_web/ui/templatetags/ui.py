@@ -73,6 +73,23 @@ def dot(value: Any) -> SafeString:
     )
 
 
+@register.simple_tag
+def help_term(label: str, text: str) -> SafeString | str:
+    """A term with help that a click, Enter or a tap shows beside it. The plain term where there is no help."""
+    if not text:
+        return label
+    name = f"help-{re.sub('[^a-z0-9]+', '-', label.lower()).strip('-')}"
+    return format_html(
+        '<button type="button" class="term" popovertarget="{}">{}</button>'
+        '<span class="helptip" id="{}" popover role="note"><strong>{}</strong> {}</span>',
+        name,
+        label,
+        name,
+        label,
+        text,
+    )
+
+
 @register.filter
 def num(value: Any, digits: int = 3) -> str:
     """A number with up to `digits` significant decimals; an en dash when there is none."""

@@ -36,10 +36,12 @@ def test_configure_a_run(page: Page, product: Product, tmp_path: Path) -> None:
     expect(page.get_by_text("Filled from the text")).to_be_visible()
     expect(page.locator("[name='name']").first).to_have_value("Walked")
     expect(page.locator("#plan")).to_contain_text("2 steps × 2 groups")
-    expect(page.locator("#plan")).to_contain_text("A rank holds")
+    expect(page.locator("#plan")).to_contain_text("Trainer memory per GPU")
     expect(page.locator("#changes")).to_contain_text("40 → 2")
+    page.get_by_label("Advanced").check()
     page.fill("[name='seed']", "11")
     expect(page.locator("#changes")).to_contain_text("0 → 11")
+    page.click("#more-actions")
     with page.expect_download() as waiting:
         page.click("button[value='toml']")
     target = tmp_path / "run.toml"
@@ -48,17 +50,17 @@ def test_configure_a_run(page: Page, product: Product, tmp_path: Path) -> None:
     page.click("#template-fold > summary")
     page.fill("#template_name", "Walked template")
     page.click("button:has-text('Save as template')")
-    expect(page.locator("#changes")).to_contain_text("Everything as in the template Walked template")
+    expect(page.locator("#changes")).to_contain_text("No changes from the template Walked template")
     assert RunTemplate.objects.get(name="Walked template").configuration.seed == 11
     page.click("#sweep-fold > summary")
     page.fill("#sweep", "stage.optimizer.learning_rate: 3e-4, 7e-4\nstage.steps: 2, 99")
-    page.click("button:has-text('Preview the runs')")
+    page.click(".card button:has-text('Preview sweep')")
     expect(page.locator("h1")).to_have_text("Walked: 4 runs")
     expect(page.locator("#preview")).to_contain_text("need 198 prompts")
     page.go_back()
     page.evaluate("document.querySelector('#sweep-fold').open = true")  # a fold may have closed on the way
     page.fill("#sweep", "stage.optimizer.learning_rate: 3e-4, 7e-4")
-    page.click("button:has-text('Preview the runs')")
+    page.click(".card button:has-text('Preview sweep')")
     expect(page.locator("#preview tbody tr")).to_have_count(2)
     page.click("button:has-text('Start 2 runs')")
     expect(page.locator("#sweep-runs tbody tr")).to_have_count(2)
@@ -97,12 +99,12 @@ def test_views_columns_tags_and_archive(operator: Page, product: Product) -> Non
     page.goto(f"{product.url}/runs/?tag=aside")
     page.get_by_label("Select Kept aside").check()
     page.click("#bulk button:has-text('Archive')")
-    expect(page.get_by_text("Archived: lists leave it out.")).to_be_visible()
+    expect(page.get_by_text("Archived. Lists leave it out.")).to_be_visible()
     assert Run.objects.get(pk=draft.pk).archived_at is not None
     page.goto(f"{product.url}/runs/{draft.pk}/")
     page.click("#run-labels summary")
     page.fill("#run-notes", "Not before Monday")
-    page.click("#run-labels button:has-text('Keep')")
+    page.click("#run-labels button:has-text('Save')")
     expect(page.locator("#run-labels")).to_contain_text("Not before Monday")
 
 

@@ -42,9 +42,9 @@ def test_create_a_run_through_the_form(operator: Page, product: Product) -> None
     page.fill("[name='stage.rl.steps']", "minus one")
     error = page.locator("[data-field='stage.rl.steps'] .field__error")
     expect(error).to_have_text("A whole number is needed; found 'minus one'.")
-    expect(page.locator("#plan")).to_contain_text("1 field to mend")
+    expect(page.locator("#plan")).to_contain_text("1 error to fix")
     page.click("button:has-text('Start run')")
-    expect(page.locator("#form-errors")).to_contain_text("Not started")
+    expect(page.locator("#form-errors")).to_contain_text("Run not started")
     expect(error).to_have_text("A whole number is needed; found 'minus one'.")
     page.fill("[name='stage.rl.steps']", "2")
     expect(error).to_have_text("")
@@ -53,7 +53,7 @@ def test_create_a_run_through_the_form(operator: Page, product: Product) -> None
     expect(changed).to_have_text("was 3")
     changed.click()
     expect(page.locator("[name='stage.rl.steps']")).to_have_value("3")
-    expect(page.locator("#changes")).to_contain_text("Everything as in the preset")
+    expect(page.locator("#changes")).to_contain_text("No changes from the preset")
     page.fill("[name='stage.rl.steps']", "2")
     expect(page.locator("#changes")).to_contain_text("3 → 2")
     page.fill("[name='name']", "From the browser")
@@ -73,8 +73,63 @@ def test_stage_choice_shows_only_its_fields(operator: Page, product: Product) ->
     expect(page.locator("#plan")).to_contain_text("Expert episodes")
     advanced = page.locator("[name='stage.sft.tamper_share']")
     expect(advanced).to_be_hidden()
-    page.locator("[data-stage='sft'] summary:has-text('Advanced')").first.click()
+    page.get_by_label("Advanced").check()
     expect(advanced).to_be_visible()
+    page.get_by_label("Search settings").fill("tamper")
+    expect(page.locator("[data-field]:visible")).to_have_count(2)  # it, and the choice of the stage
+    page.keyboard.press("Enter")
+    expect(advanced).to_be_focused()
+
+
+def test_basic_fits_one_screen_and_start_is_always_in_sight(operator: Page, product: Product) -> None:
+    page = operator
+    for width, height in ((1440, 900), (390, 844), (2560, 1300)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"{product.url}/runs/new/?preset=rl-smoke")
+        expect(page.locator("button[value='start']")).to_be_in_viewport()
+        assert page.locator("[data-section] [data-field]:visible").count() <= 15
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.get_by_label("Advanced").check()
+    page.locator("[data-field='stage.rl.sessions.z_score']").scroll_into_view_if_needed()
+    expect(page.locator("button[value='start']")).to_be_in_viewport()
+
+
+def test_enter_in_a_field_starts_nothing(operator: Page, product: Product) -> None:
+    page = operator
+    before = Run.objects.count()
+    page.goto(f"{product.url}/runs/new/?preset=rl-smoke")
+    page.fill("[name='name']", "By mistake")
+    page.keyboard.press("Enter")
+    page.locator("[name='stage.rl.steps']").press("Enter")
+    expect(page.locator("#changes")).to_be_visible()
+    assert page.url.endswith("/runs/new/?preset=rl-smoke")
+    assert Run.objects.count() == before
+
+
+def test_two_clicks_from_a_preset_to_a_started_run(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/new/")
+    page.click("[aria-label='Presets'] a:has-text('smoke')")
+    page.click("button:has-text('Start run')")
+    expect(page.locator("#run-head")).to_contain_text("queued")
+    services.cancel_run(run=Run.objects.latest("pk"))
+
+
+def test_chips_make_a_sweep(operator: Page, product: Product) -> None:
+    page = operator
+    page.goto(f"{product.url}/runs/new/?preset=rl-smoke")
+    field = page.locator("[data-field='stage.rl.optimizer.learning_rate']")
+    field.get_by_role("button", name="Sweep").click()
+    expect(field.locator(".sweep .chip")).to_have_count(1)  # the value that the setting has
+    page.keyboard.type("3e-4,7e-4")
+    page.keyboard.press("Enter")
+    expect(field.locator(".sweep .chip")).to_have_count(3)
+    expect(page.locator("[data-preview]")).to_have_text("Preview 3 runs")
+    expect(page.locator("button[value='start']")).to_be_hidden()
+    field.get_by_role("button", name="Remove 3e-4").click()
+    expect(page.locator("#sweep")).to_have_value(re.compile(r"^stage\.optimizer\.learning_rate: \S+, 7e-4$"))
+    page.click("[data-preview]")
+    expect(page.locator("#preview tbody tr")).to_have_count(2)
 
 
 def test_run_page_updates_without_reload(operator: Page, product: Product) -> None:

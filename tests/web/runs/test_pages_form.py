@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from composer_web.accounts.models import User
-from composer_web.runs.launch.forms import default_values
+from composer_web.runs.launch import basic
+from composer_web.runs.launch.forms import SCHEMA, default_values
 from composer_web.runs.models import Run
 from tests.browser import seed
 from tests.web import seeded
@@ -19,7 +22,7 @@ world = seeded.world
 def test_form_starts_from_a_run_a_checkpoint_or_a_preset(world: seed.World) -> None:
     operator = client(world)
     html = operator.get(f"/runs/new/?from={world.run.pk}").content.decode()
-    assert "Everything as in run RL on small repositories" in html
+    assert "No changes from" in html
     assert f'name="parent" value="{world.run.pk}"' in html
     html = as_read(operator.get(f"/runs/new/?from={world.run.pk}&policy=base@0").content)
     assert 'value="base@0" selected' in html
@@ -34,10 +37,10 @@ def test_check_tells_changes_and_what_was_measured(world: seed.World) -> None:
     body = client(world).post("/runs/new/check/", values).json()
     assert body["changes"]["stage.rl.steps"] == "3"
     assert "stage.rl.group_size" not in body["changes"]
-    assert "Time, expected" in body["plan"]
+    assert "<dt>Duration</dt>" in body["plan"] and "1 change" in body["bar"]
     assert world.run.name in body["plan"]
     values = {**default_values(), "name": "new kind", "preset": "sft-toy", "stage": "sft"}
-    assert "no time is guessed" in client(world).post("/runs/new/check/", values).json()["plan"]
+    assert "Duration unavailable" in client(world).post("/runs/new/check/", values).json()["plan"]
 
 
 def test_form_creates_a_run(world: seed.World) -> None:
@@ -110,3 +113,20 @@ def test_check_says_what_will_run(world: seed.World) -> None:
     assert "12 prompts × 8" in body["plan"]
     assert "toy" in body["plan"]
     assert client(world, "viewer").post("/runs/new/check/", values).status_code == 403
+
+
+def test_basic_has_at_most_fifteen_settings_that_exist() -> None:
+    for kind, names in basic.STAGES.items():
+        whole = [*basic.COMMON, *(f"stage.{kind}.{name}" for name in names)]
+        assert len(whole) <= basic.MAX, kind
+        assert set(whole) <= SCHEMA.by_name.keys(), kind
+
+
+def test_the_form_opens_where_the_error_is(world: seed.World) -> None:
+    operator = client(world)
+    assert re.search(r'id="view-basic"\s+checked', operator.get("/runs/new/?preset=rl-smoke").content.decode())
+    values = {**default_values(), "name": "wrong", "stage": "rl", "stage.rl.steps": "2"}
+    html = operator.post("/runs/new/", values | {"stage.rl.objective.kl_coefficient": "much"}).content.decode()
+    assert re.search(r'id="view-advanced"\s+checked', html) and "Run not started" in html
+    html = operator.post("/runs/new/", values | {"stage.rl.steps": "many"}).content.decode()
+    assert re.search(r'id="view-basic"\s+checked', html) and "1 error to fix" in html

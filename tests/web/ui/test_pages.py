@@ -155,7 +155,7 @@ def test_run_actions_need_an_operator_and_a_post(world: seed.World) -> None:
     assert strict.post(pause).status_code == 403
     assert Run.objects.get(pk=world.run.pk).state == "running"
     answer = client(world).post(pause, follow=True)
-    assert "It pauses after the current step" in answer.content.decode()
+    assert "Pausing after the current step" in answer.content.decode()
     assert Run.objects.get(pk=world.run.pk).state == "pausing"
     again = client(world).post(pause, follow=True)
     assert "notice--bad" in again.content.decode()
