@@ -73,7 +73,7 @@ def _rl(run: Run) -> list[Figure]:
             "Rollouts",
             ui.num(counts["dispatched"]),
             note=passed,
-            help="Dispatched rollouts of this run, and their verdicts.",
+            help="Dispatched rollouts and their verdicts.",
         ),
         Figure(
             "Infra errors",

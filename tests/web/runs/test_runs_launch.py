@@ -220,7 +220,7 @@ def test_a_template_by_form(draft: Run, pages: Client, viewer: Client) -> None:
     assert template.configuration == CONFIG
     assert "a template &#x27;ours&#x27; already" in pages.post("/runs/new/", named).content.decode()
     html = pages.get(f"/runs/new/?template={template.pk}").content.decode()
-    assert "Everything as in the template ours" in html and "for Mondays" in html
+    assert "No changes from" in html and "for Mondays" in html
     pages.post("/runs/new/", filled(action="update", template=str(template.pk), seed="5"))
     template.refresh_from_db()
     assert template.configuration.seed == 5
