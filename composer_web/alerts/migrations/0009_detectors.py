@@ -17,7 +17,9 @@ PROJECT = """
         RETURN NEW;
     END $$;
 """
-WHOLE = "ELSIF kind_told = 'project' THEN NEW.project_id := (SELECT id FROM accounts_project WHERE id = key_told::bigint);"
+WHOLE = (
+    "ELSIF kind_told = 'project' THEN NEW.project_id := (SELECT id FROM accounts_project WHERE id = key_told::bigint);"
+)
 
 
 class Migration(migrations.Migration):

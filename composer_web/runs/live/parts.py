@@ -18,6 +18,8 @@ from composer_web.runs.training import clusters, waiting
 
 FORKS = 12
 """Maximum number of start checkpoints on the page. The policy's page lists all."""
+FAILURES = 6
+"""Failed rollouts on a run's overview."""
 EXPORTABLE = (
     ("metrics", "metrics"),
     ("rollouts", "rollouts"),
@@ -56,6 +58,12 @@ def _evals(run: Run) -> dict[str, Any]:
     return {"evaluations": evals.of_run(run)}
 
 
+def _failures(run: Run) -> dict[str, Any]:
+    """The failed rollouts with the lowest reward, the newest of equals first."""
+    failed = rollouts.rollout_rows().filter(group__run=run, verdict="failed")
+    return {"failures": list(failed.order_by("reward", "-pk")[:FAILURES])}
+
+
 def _lineage(run: Run) -> dict[str, Any]:
     return {"lineage": lineage.lineage(run)}
 
@@ -76,10 +84,11 @@ PARTS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "groups": _groups,
     "evals": _evals,
     "timing": _timing,
+    "failures": _failures,
     "lineage": _lineage,
     "clusters": _clusters,
 }
-LATER = ("lineage", "clusters")
+LATER = ("lineage", "clusters", "failures")
 """Parts that the page loads after rendering, because they need expensive queries."""
 
 
