@@ -22,24 +22,33 @@ class Worker:
     beat_at: datetime
     detail: dict[str, Any]
     state: str
-    """"alive", or "dead" after `SILENT_SECONDS` without a heartbeat."""
+    """"alive"; after `SILENT_SECONDS` without a heartbeat "dead", or "replaced"."""
 
 
 def workers() -> list[Worker]:
+    """All known processes. One that fell silent and whose place a younger living one of its kind took is "replaced": a
+    restarted process has another name, and the row of its predecessor stays for an hour."""
     limit = timezone.now() - timedelta(seconds=SILENT_SECONDS)
+    rows = list(WorkerHeartbeat.objects.all())
+    newest: dict[str, datetime] = {}
+    for row in rows:
+        if row.beat_at > limit:
+            newest[row.kind] = max(row.started_at, newest.get(row.kind, row.started_at))
     return [
-        Worker(w.name, w.kind, w.pid, w.started_at, w.beat_at, w.detail, "alive" if w.beat_at > limit else "dead")
-        for w in WorkerHeartbeat.objects.all()
+        Worker(row.name, row.kind, row.pid, row.started_at, row.beat_at, row.detail, _state(row, limit, newest))
+        for row in rows
     ]
 
 
+def _state(row: WorkerHeartbeat, limit: datetime, newest: dict[str, datetime]) -> str:
+    if row.beat_at > limit:
+        return "alive"
+    return "replaced" if row.kind in newest and newest[row.kind] >= row.beat_at else "dead"
+
+
 def offline() -> list[Worker]:
-    """Silent processes that no younger one of their kind replaced. (A restarted process has another name: its predecessor's
-    row stays for an hour and is no fault.)"""
-    known = workers()
-    newest = {kind: max(w.started_at for w in known if w.kind == kind) for kind in {w.kind for w in known}}
-    living = {w.kind for w in known if w.state == "alive"}
-    return [w for w in known if w.state == "dead" and not (w.kind in living and newest[w.kind] >= w.beat_at)]
+    """Silent processes that nothing replaced."""
+    return [worker for worker in workers() if worker.state == "dead"]
 
 
 def leases() -> QuerySet[Lease]:

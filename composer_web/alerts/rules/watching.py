@@ -14,9 +14,7 @@ from django.utils import timezone
 from composer_web.alerts.models import Alert, Comparison, Delivery, Kind, Rule, Severity
 from composer_web.alerts.rules import services
 from composer_web.alerts.sending import send_later
-from composer_web.core import detectors, inference
-from composer_web.core.heartbeats import SILENT_SECONDS
-from composer_web.core.models import WorkerHeartbeat
+from composer_web.core import detectors, inference, overview
 from composer_web.policies.models import Promotion
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.engine_lag import allowed_lag, lagging
@@ -139,8 +137,7 @@ def _infra_share(rule: Rule) -> Seen:
 
 
 def _worker_gone(rule: Rule) -> Seen:
-    silent = timezone.now() - timedelta(seconds=SILENT_SECONDS)
-    for worker in WorkerHeartbeat.objects.filter(beat_at__lt=silent)[:MOST]:
+    for worker in overview.offline()[:MOST]:
         yield (
             f"worker:{worker.name}"[:120],
             f"the {worker.kind} process {worker.name} has not reported since {worker.beat_at:%H:%M:%S}",

@@ -41,7 +41,10 @@ def curve(points: Sequence[Point], label: str, unit: str = "", tone: str = "1") 
     if not points:
         return format_html('<div class="curve curve--empty"><span>{}</span></div>', "No measurement yet")
     share = unit == "%"
-    said = (lambda value: percent(value, 0)) if share else num
+
+    def said(value: float) -> str:
+        return percent(value, 0) if share else num(value)
+
     low, high = bounds([value for _, value in points], share)
     placed = place(points, low, high)
     if len(placed) == 1:

@@ -38,7 +38,14 @@ TONES: dict[str, str] = {
     ),
     **dict.fromkeys(("running", "pausing", "building", "dispatched", "loading"), "busy"),
 }
-WORDS = {"infra_error": "infra error", "midtrain": "mid-training", "sft": "SFT", "rl": "RL", "lost": "infra error"}
+WORDS = {
+    "dead": "offline",
+    "infra_error": "infra error",
+    "midtrain": "mid-training",
+    "sft": "SFT",
+    "rl": "RL",
+    "lost": "infra error",
+}
 ACRONYMS = {"rl": "RL", "sft": "SFT", "midtrain": "Mid-training"}
 
 BACKTICKS = re.compile(r"`([^`\n]+)`")
