@@ -79,7 +79,7 @@ def test_the_engine_decides_what_serves_inference(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"OPENCOMPOSER_INFERENCE_ENGINE": "sglang"}, "must be one of embedded, vllm, found 'sglang'"),
+        ({"OPENCOMPOSER_INFERENCE_ENGINE": "sglang"}, "must be one of embedded, vllm, auto, found 'sglang'"),
         ({"OPENCOMPOSER_INFERENCE_ENGINE": "vllm"}, "needs OPENCOMPOSER_VLLM_URLS: no server is named"),
         ({"OPENCOMPOSER_ENGINES": "many"}, "OPENCOMPOSER_ENGINES must be a number from 1 to 64, found 'many'"),
         (
@@ -99,6 +99,26 @@ def test_the_engine_decides_what_serves_inference(folder: Path) -> None:
 def test_a_wrong_engine_is_refused_with_the_setting(variables: dict[str, str], words: str) -> None:
     with pytest.raises(StackError, match=words):
         environment.engine_count(variables, environment.inference_engine(variables)[0])
+
+
+@pytest.mark.parametrize(
+    ("urls", "gpu", "engine", "reason"),
+    [
+        ("", True, "embedded", "names no vLLM server"),
+        ("http://gpu1:8000,http://localhost:8000", False, "vllm", "other machines"),
+        ("http://127.0.0.1:8000", True, "vllm", "which has a GPU"),
+        ("http://127.0.0.1:8000", False, "embedded", "has no GPU"),
+    ],
+)
+def test_the_engine_is_chosen_with_a_reason(urls: str, gpu: bool, engine: str, reason: str) -> None:
+    found, why = environment.faster_engine(urls, gpu=gpu)
+    assert found == engine and reason in why
+
+
+def test_auto_says_what_it_chose(capsys: pytest.CaptureFixture[str]) -> None:
+    variables = {"OPENCOMPOSER_INFERENCE_ENGINE": "auto", "OPENCOMPOSER_VLLM_URLS": "http://gpu1:8000"}
+    assert environment.inference_engine(variables) == ("vllm", "http://gpu1:8000")
+    assert "inference engine: vllm, because" in capsys.readouterr().out
 
 
 def test_guessing_ahead_is_a_setting_of_embedded_engines(folder: Path) -> None:
