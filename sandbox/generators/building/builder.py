@@ -30,10 +30,12 @@ from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 
 MAX_FAILING_SHARE = 0.5
 """A change that fails more of the tests than this breaks the package at import or at its root: not a puzzle."""
-NEAR_SECONDS = 3.0
+NEAR_SECONDS = 1.0
 """Run time of the tests of a task that enter what was changed."""
-OTHER_SECONDS = 1.0
+OTHER_SECONDS = 0.5
 """Run time of its other tests, which only must go on passing."""
+MAX_DROPS = 2
+"""Times that tests which cannot judge are left out of a task before it is given up."""
 CANDIDATES = 4
 AT_ONCE = 3
 """Drafts worked on side by side: two use the cores of a small machine while one waits for a sandbox."""
@@ -232,11 +234,11 @@ async def instruction_of(
 
 
 async def controlled(builder: TaskBuilder, task: TaskSpec, *, noops: int = 0) -> TaskSpec | Rejected:
-    """The task if its controls hold, without tests that do not always pass; `noops` as `run_controls` has it.
+    """The task if its controls hold, without tests that do not always pass or cannot be judged; `noops` as `run_controls` has it.
 
     Raises SandboxError when nobody knows.
     """
-    for _ in range(2):
+    for _ in range(MAX_DROPS + 1):
         async with builder.slots:
             controls = await run_controls(
                 backend=builder.backend,
@@ -254,7 +256,7 @@ async def controlled(builder: TaskBuilder, task: TaskSpec, *, noops: int = 0) ->
         steady = without_tests(task, controls.flaky) if controls.flaky else None
         if steady is None:
             break
-        task, noops = steady, 0
+        task = steady  # the untouched checkout failed every test that must start to pass, so `noops` still counts
     return Rejected(Reason.CONTROLS, controls.reason)
 
 

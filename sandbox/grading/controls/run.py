@@ -14,11 +14,13 @@ from pydantic import BaseModel, ConfigDict
 
 from sandbox.backends.base import Backend, Patch, SandboxError
 from sandbox.errors import TaskError, TaskInvalid
+from sandbox.grading.adapters.base import files_of
 from sandbox.grading.admission import refusal_of, refusal_of_tests
 from sandbox.grading.canary_pool import CanaryPool, OracleFails, PoolStore
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.cheats.play import play
 from sandbox.grading.controls.mutants import Mutant, gutted, mutants
+from sandbox.grading.findings import Rule
 from sandbox.grading.flaky import oracle_runs, unsteady
 from sandbox.grading.grader import grade, pool_limits
 from sandbox.grading.outcomes import Cause
@@ -30,7 +32,7 @@ from sandbox.harness.errors import HarnessFailure
 from sandbox.tasks.entropy import MIN_ENTROPY, calls_entropy
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.leaks import scan_task
-from sandbox.tasks.spec import CallsVerifier, SuiteVerifier, TaskSpec
+from sandbox.tasks.spec import CallsVerifier, PytestVerifier, SuiteVerifier, TaskSpec
 
 ORACLE_AGAIN = 3
 MIN_ANSWERS = 4
@@ -68,7 +70,7 @@ class Controls(BaseModel):
     leaks: tuple[str, ...] = ()
     """What in the image gives the answer away, as `path: why`."""
     flaky: tuple[str, ...] = ()
-    """Expected tests that do not always pass with the oracle's work."""
+    """Expected tests that do not always pass with the oracle's work, or cannot be judged: without them the task may hold."""
     canaries: int = 0
     """Size of the pool of tests that must fail; 0 where expected values never enter the sandbox, or none is possible."""
     entropy: float | None = None
@@ -189,25 +191,53 @@ class _Run:
         """Count runs that were, or are now, made for another purpose."""
         self.noops += [Verdict.FAILED] * noops
         verifier = self._task.verifier
-        if isinstance(verifier, CallsVerifier) or PoolStore(self._environments.root).load(self._task.bundle_hash):
+        if isinstance(verifier, CallsVerifier):
             return
-        try:
-            pool = await canary_pool(
-                self._task, verifier, backend=self._backend, environments=self._environments,
-                limits=pool_limits(self._task),
-            )  # fmt: skip
-        except OracleFails:
-            return  # the grading that follows says why
-        self.oracles += [Verdict.PASSED] * min(pool.oracle_runs, most)
+        pool = self.pool()
+        if pool is None:
+            try:
+                pool = await canary_pool(
+                    self._task, verifier, backend=self._backend, environments=self._environments,
+                    limits=pool_limits(self._task),
+                )  # fmt: skip
+            except OracleFails:
+                return  # the grading that follows says why
+            self.oracles += [Verdict.PASSED] * min(pool.oracle_runs, most)
+        self._delivered(verifier, pool)
+
+    def _delivered(self, verifier: SuiteVerifier, pool: CanaryPool) -> None:
+        """Refuse tests that would show what they expect, before any is graded."""
+        refusal = refusal_of_tests(self._task, pool.plan)
+        if refusal is None:
+            return
+        hidden = set(pool.plan.files) if pool.plan is not None else set()
+        if hidden and isinstance(verifier, PytestVerifier):
+            ids = (*verifier.fail_to_pass, *verifier.pass_to_pass)
+            self._flaky = tuple(i for i in ids if not set(files_of((i,))) & hidden)
+        raise _Refused(f"{refusal.field}: {refusal}")
 
     async def oracle(self) -> None:
         report = await self._grade(from_files(self._task, self._task.gold))
         self.oracles.append(report.verdict)
         if report.verdict is not Verdict.PASSED:
+            if report.outcome is Cause.ADAPTIVE:
+                self._flaky = self._unlike(report)
+                raise _Refused(
+                    f"{len(self._flaky)} hidden tests compute something else without their assertions, whatever the work: "
+                    f"{', '.join(self._flaky[:3])}"
+                )
             await self._find_flaky()
             if self._flaky:
                 raise _Refused(f"{len(self._flaky)} hidden tests do not always pass: {', '.join(self._flaky[:3])}")
             raise _Refused(f"the oracle is {report.verdict.value} ({report.cause})")
+
+    def _unlike(self, report: Report) -> tuple[str, ...]:
+        """Expected tests that a finding of adaptive work names."""
+        verifier = self._task.verifier
+        assert isinstance(verifier, SuiteVerifier)
+        named = ", ".join(found.detail for found in report.findings if found.rule is Rule.ADAPTIVE)
+        ids = (*verifier.fail_to_pass, *verifier.pass_to_pass)
+        return tuple(i for i in ids if f", {' '.join(i.split())}, " in f", {named}, ")
 
     async def noop(self) -> None:
         report = await self._grade(Patch())
@@ -218,10 +248,6 @@ class _Run:
             raise _Refused(f"doing nothing is {report.verdict.value} ({report.cause or 'all cases passed'})")
 
     def entropy(self) -> None:
-        pool = self.pool()
-        refusal = refusal_of_tests(self._task, None if pool is None else pool.plan)
-        if refusal is not None:
-            raise _Refused(f"{refusal.field}: {refusal}")
         bits = self.bits()
         if bits is None or bits >= MIN_ENTROPY:
             return
