@@ -96,7 +96,7 @@ async def test_tests_that_have_no_other_form_are_refused(backend, environments, 
     )
     task = ledger.model_copy(update={"id": "examples", "verifier": verifier})
     controls = await run_controls(backend=backend, environments=environments, task=task, k=1)
-    assert not controls.ok and controls.graded and controls.oracle == (Verdict.PASSED,), controls.reason
+    assert not controls.ok and controls.graded and not controls.noop, "refused before anything is graded"
     assert controls.reason.startswith("verifier.test_files: tests/") and "lies on disk as it is" in controls.reason
     assert "Write its tests as Python" in controls.reason
 
