@@ -18,7 +18,12 @@ MAX_VALUES = 60_000
 MAX_PARTS = 1_000
 """Maximum text parts of one message."""
 _OPENS_VALUE = np.isin(np.arange(256), list(b",[{"))
-_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL
+)
+"""A surrogate pair, a lone surrogate, or the beginning of any other escape in a JSON string."""
+_LONE = 6
+"""Characters of a lone surrogate's escape. No other match of `_ESCAPE` has as many."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,),
     "frequency_penalty": (0,),
@@ -131,9 +136,7 @@ def parse(body: bytes) -> ChatRequest:
             code="body_too_large",
         )
     try:
-        data = json.loads(body)
-        if _SURROGATE.search(body):
-            data = _without_lone_surrogates(data)
+        data = loads(body)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(data, dict):
@@ -146,6 +149,12 @@ def parse(body: bytes) -> ChatRequest:
         request = ChatRequest.model_validate(data)
     except ValidationError as error:
         raise from_validation(error) from error
+    if (count := _argument_values(request)) > MAX_VALUES:
+        raise BadRequest(
+            f"arguments of tool calls hold {count} JSON values; at most {MAX_VALUES} are taken: shorten the transcript",
+            param="messages",
+            code="body_too_large",
+        )
     if len(request.stops) > 4 or any(len(text) > 200 for text in request.stops):
         raise BadRequest("stop: at most 4 texts of 200 characters", param="stop")
     if request.metadata and (len(request.metadata) > 16 or any(len(v) > 512 for v in request.metadata.values())):
@@ -164,7 +173,20 @@ def _values(body: bytes) -> int:
     return int(np.count_nonzero(outside & _OPENS_VALUE[characters]))
 
 
-def _without_lone_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, which JSON allows but no encoding can represent, with U+FFFD."""
-    text = json.dumps(value, ensure_ascii=False)
-    return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+def _argument_values(request: ChatRequest) -> int:
+    """JSON values inside call arguments, which are JSON in strings and are read to be rendered."""
+    calls = (call for message in request.messages for call in message.tool_calls or ())
+    return sum(_values(call.function.arguments.encode()) for call in calls)
+
+
+def loads(text: bytes | str) -> Any:
+    """Value of a JSON text, without lone surrogates. Raises ValueError, RecursionError."""
+    found = text if isinstance(text, str) else text.decode()
+    if r"\ud" in found or r"\uD" in found:
+        found = _ESCAPE.sub(_without_lone_surrogate, found)
+    return json.loads(found)
+
+
+def _without_lone_surrogate(escape: re.Match[str]) -> str:
+    """U+FFFD in place of a lone surrogate, which JSON can spell and no encoding can represent."""
+    return r"\uFFFD" if len(escape[0]) == _LONE else escape[0]

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from composer_web.core.heap import freeze_heap
 from composer_web.gateway.errors import BadRequest, ContextExceeded
-from composer_web.gateway.serving.openai_types import ChatRequest, Message
+from composer_web.gateway.serving.openai_types import ChatRequest, Message, loads
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.stamps import TOKENIZER, Stamp, stamp
 
@@ -74,6 +75,7 @@ def _loaded(folder: Path) -> Loaded:
         for oldest in list(_renderers)[: len(_renderers) - MOST_RENDERERS + 1]:
             _renderers.pop(oldest, None)
         _renderers[key] = found
+        freeze_heap()
     return found
 
 
@@ -283,7 +285,7 @@ def _message(message: Message, plain: Plain) -> dict[str, Any]:
 def _arguments(text: str) -> Any:
     """Raises BadRequest."""
     try:
-        value = json.loads(text or "{}")
+        value = loads(text or "{}")
     except (ValueError, RecursionError) as error:
         raise BadRequest(
             f"arguments of a tool call in the transcript are not JSON: {error}", param="messages"

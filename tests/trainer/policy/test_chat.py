@@ -278,6 +278,20 @@ def test_a_policy_without_a_usable_template_is_refused() -> None:
         make_renderer(chat_tokenizer("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"))
 
 
+def test_many_control_tokens_cost_no_more_than_the_bound_allows(
+    renderer: ChatRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is tokenised as ordinary text. Behind the bound nothing is tokenised, and no text twice."""
+    control = renderer.tokenizer.decode([renderer.turn_end_id])
+    few = renderer.start([{"role": "user", "content": f"a {control} b" * 3}])
+    tokenised: list[int] = []
+    whole = SafeTokenizer.plain
+    monkeypatch.setattr(SafeTokenizer, "plain", lambda self, text: tokenised.append(len(text)) or whole(self, text))
+    with pytest.raises(PromptTooLong):
+        renderer.start([{"role": "user", "content": f"a {control} b" * 100_000}], max_tokens=len(few))
+    assert len(tokenised) < len(few)
+
+
 def test_a_long_prompt_is_refused_soon_and_one_that_fits_is_the_same(renderer: ChatRenderer) -> None:
     messages = [{"role": "user", "content": "def f(x):\n    return x + 1\n" * 4000}]
     ids = renderer.start(messages)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import shutil
 import threading
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
 from composer_web.gateway.errors import BadRequest, RateLimited, Unavailable
+from composer_web.gateway.serving import transcripts
 from composer_web.gateway.serving.openai_types import MAX_BODY, MAX_VALUES, parse
 from composer_web.gateway.serving.preparation import Preparation
-from tests.web.gateway.test_gateway import Gateway, engine, gateway, promoted
+from tests.web.gateway.test_gateway import BASE, Gateway, engine, gateway, promoted
 
 __all__ = ["engine", "gateway", "promoted"]  # fixtures
 ASK: dict[str, Any] = {"model": "production", "messages": [{"role": "user", "content": "hello"}]}
@@ -114,6 +118,26 @@ def test_half_of_a_surrogate_pair_becomes_a_replacement_character() -> None:
         json.dumps({**ASK, "user": "\ud800x", "messages": [{"role": "user", "content": "a\udc00\U0001f600"}]}).encode()
     )
     assert request.user == "\ufffdx" and request.messages[0].text == "a\ufffd\U0001f600"
+    request = parse(json.dumps({**ASK, "user": "\\ud800 \n \\\ud800"}).encode())
+    assert request.user == "\\ud800 \n \\\ufffd", "an escaped backslash begins no escape"
+    with pytest.raises(BadRequest, match="not JSON"):
+        parse(b'{"model": "production", "user": "\xed\xa0\x80"}')
+
+
+def test_values_in_arguments_of_calls_are_counted_before_they_are_read() -> None:
+    """A string to the parser of the body, and JSON to the renderer: 4 MB of `{}` took it 20 seconds."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[" + "{}," * MAX_VALUES + "1]"}}
+    body = {**ASK, "messages": [{"role": "assistant", "content": None, "tool_calls": [call]}, *ASK["messages"]]}
+    with pytest.raises(BadRequest, match=f"arguments of tool calls hold .* JSON values; at most {MAX_VALUES}"):
+        parse(json.dumps(body).encode())
+
+
+def test_a_loaded_tokenizer_is_left_out_of_garbage_collections(tmp_path: Path) -> None:
+    """A full collection over its libraries stopped every page for 0.2 s."""
+    gc.collect()  # what earlier tests left is not counted as the tokenizer's
+    before = gc.get_freeze_count()
+    render = transcripts.renderer(Path(shutil.copytree(BASE, tmp_path / "policy")))
+    assert gc.get_freeze_count() > before and not any(thing is render for thing in gc.get_objects())
 
 
 @pytest.mark.django_db(transaction=True)

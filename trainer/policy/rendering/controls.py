@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase
@@ -17,8 +17,10 @@ from transformers import PreTrainedTokenizerBase
 from trainer.policy.chat import Message, PromptTooLong
 
 SAID = ("content", "reasoning_content")
-ESCAPES = ("\ue000", "\ue001")
-"""Private-use characters that stand around a control token's text while it is rendered."""
+MASK, MASK_END = "\ue000", "\ue001"
+"""Private-use characters around the number of a control token, which stands for its text while it is rendered."""
+FIRST_MASKED = 0xF0000
+"""Private-use character of the control token of number 0."""
 PREFIX = 2
 """Characters by which control tokens are grouped: models have hundreds, and text is searched for the few prefixes."""
 PIECE = 1 << 16
@@ -45,7 +47,15 @@ class SafeTokenizer:
         self.added: dict[str, int] = {
             text: number for text, number in tokenizer.get_added_vocab().items() if len(text) > 1 and not text.isspace()
         }
-        self._prefixes, self.control = _expression(self.added)
+        groups, self.control = _expression(self.added)
+        self._controls = [prefix + rest for prefix, group in groups.items() for rest in group]
+        self._masks: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in groups}
+        """Each control token with its mask, by prefix."""
+        for number, control in enumerate(self._controls):
+            mask = f"{MASK}{chr(FIRST_MASKED + number)}{MASK_END}"
+            self._masks[control[:PREFIX]].append((control, mask))
+        self._literals: dict[int, list[int]] = {}
+        """Ids of each control token's text as ordinary characters, by its number; filled as they are met."""
 
     # -- what renderers call ---------------------------------------------------------------------------
 
@@ -81,11 +91,13 @@ class SafeTokenizer:
         return [self._mask_all(tool) for tool in tools] or None
 
     def mask(self, content: str) -> str:
-        opening, closing = ESCAPES
-        plain = content.replace(opening, "").replace(closing, "")
-        if not any(prefix in plain for prefix in self._prefixes):  # far faster than the expression
-            return plain
-        return self.control.sub(lambda match: opening + match.group().encode().hex() + closing, plain)
+        plain = content.replace(MASK, "").replace(MASK_END, "")
+        for prefix, masks in self._masks.items():
+            if prefix in plain:
+                # An expression is slower, and keeps the interpreter from other threads while it searches.
+                for control, mask in masks:
+                    plain = plain.replace(control, mask)
+        return plain
 
     def _mask_all(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -98,19 +110,37 @@ class SafeTokenizer:
 
     def ids(self, text: str, max_tokens: int | None = None) -> list[int]:
         """Token ids of a rendering. Raises PromptTooLong soon after more than `max_tokens` tokens are counted."""
-        opening, closing = ESCAPES
         ids: list[int] = []
-        for position, part in enumerate(re.split(f"{opening}([0-9a-f]*){closing}", text)):
-            if position % 2:
-                literal = bytes.fromhex(part).decode()
-                ids += self.plain(literal[0]) + self.plain(literal[1:])
-            elif part:
+        for part, masked in self._parts(text):
+            if part:
                 if max_tokens is not None and len(part) > PIECE:
                     self.check(part, before=len(ids), max_tokens=max_tokens)
                 ids += self.plain(part)
+            if masked is not None:
+                ids += self._literal(masked)
             if max_tokens is not None and len(ids) > max_tokens:
                 raise PromptTooLong(len(ids), max_tokens)
         return ids
+
+    def _parts(self, text: str) -> Iterator[tuple[str, int | None]]:
+        """Texts of a rendering, each with the number of the masked control token that follows it. One after the other: a
+        caller that stops early does not pay for the rest."""
+        start = begin = 0
+        while (at := text.find(MASK, begin)) >= 0:
+            number = ord(text[at + 1]) - FIRST_MASKED if text[at + 2 : at + 3] == MASK_END else -1
+            begin = at + 1
+            if 0 <= number < len(self._controls):
+                yield text[start:at], number
+                start = begin = at + 3
+        yield text[start:], None
+
+    def _literal(self, number: int) -> list[int]:
+        """A control token's text cut after its first character matches no control token."""
+        found = self._literals.get(number)
+        if found is None:
+            control = self._controls[number]
+            found = self._literals[number] = self.plain(control[0]) + self.plain(control[1:])
+        return found
 
     def check(self, text: str, *, before: int, max_tokens: int) -> int:
         """Counts a long text in pieces; a lower bound. Raises PromptTooLong at the piece that passes `max_tokens`."""
@@ -139,10 +169,10 @@ class SafeTokenizer:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _expression(texts: Iterable[str]) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """(prefixes, an expression that finds the longest of `texts`), grouped by prefix."""
+def _expression(texts: Iterable[str]) -> tuple[dict[str, list[str]], re.Pattern[str]]:
+    """(rests of the texts by prefix, the longest first; an expression that finds the longest of `texts`)."""
     groups: dict[str, list[str]] = defaultdict(list)
     for text in sorted(texts, key=len, reverse=True):
         groups[text[:PREFIX]].append(text[PREFIX:])
     parts = [f"{re.escape(prefix)}(?:{'|'.join(map(re.escape, rest))})" for prefix, rest in groups.items()]
-    return tuple(groups), re.compile("|".join(parts) or r"(?!)")
+    return groups, re.compile("|".join(parts) or r"(?!)")
