@@ -52,6 +52,7 @@ class Cause(StrEnum):
     TOOL_FAILED = "tool_failed"
     EPISODE_STUCK = "episode_stuck"
     REWARD_FAILED = "reward_failed"
+    STORE_FAILED = "store_failed"
     NOT_FINITE = "not_finite"
     TOO_STALE = "too_stale"
     TOO_LARGE = "too_large"
@@ -130,6 +131,7 @@ OUTCOMES: dict[Cause, Outcome] = {
     Cause.TOOL_FAILED: _lost("a tool of the harness failed for reasons of its own", retry=True),
     Cause.EPISODE_STUCK: _lost("waiting for the engine and for a sandbox used up `engine_seconds`", retry=True),
     Cause.REWARD_FAILED: _lost("a reward part raised: the work is judged but not priced", retry=False),
+    Cause.STORE_FAILED: _lost("the store did not take a finished rollout at any try", retry=False),
     Cause.NOT_FINITE: _lost("a finished group holds NaN or infinity", retry=True),
     Cause.TOO_STALE: _lost("a finished group's oldest tokens lag more than the run allows", retry=True),
     Cause.TOO_LARGE: _lost("a finished group is larger than what can be stored and read back", retry=False),

@@ -25,6 +25,7 @@ from trainer.inference.contract import (
     ServerHealth,
     SyncTimings,
 )
+from trainer.inference.errors import ContextExceeded
 
 RETRIED = {429, 502, 503}
 """Retryable status codes: queue full, proxy without server, server stopping, starting or paused."""
@@ -203,9 +204,9 @@ class InferenceAdmin:
 
 def _failure(response: httpx.Response) -> InferenceError:
     kind = InferenceRefused if response.status_code in REFUSED else InferenceError
-    if _code(response) == "context_exceeded":
+    if _code(response) == ContextExceeded.code:
         kind = EngineContextExceeded
-    return kind(_problem(response), code=_code(response))
+    return kind(_problem(response), code=_code(response), details=_details(response))
 
 
 def _code(response: httpx.Response) -> str:
@@ -213,6 +214,13 @@ def _code(response: httpx.Response) -> str:
         return str(response.json()["error"]["code"])
     except (json.JSONDecodeError, KeyError, TypeError):
         return ""
+
+
+def _details(response: httpx.Response) -> dict[str, int]:
+    try:
+        return {str(name): int(number) for name, number in response.json()["error"]["details"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _problem(response: httpx.Response) -> str:

@@ -13,11 +13,12 @@ HTTP (JSON):
   POST /deployments/{name}/pause        (in-flight requests keep their KV and continue after resume)
   POST /deployments/{name}/update       {"version": int | null} → SyncTimings   (null: newest in the store)
   POST /deployments/{name}/resume
-Errors are {"error": {"code": str, "message": str}} with a remedy in the message.
+Errors are {"error": {"code": str, "message": str, "details": {name: int}}} with a remedy in the message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Literal, Protocol
 
@@ -302,10 +303,11 @@ class InferenceError(Exception):
     outcome: ClassVar[Cause] = Cause.ENGINE_FAILED
     """Row in the table of outcomes."""
 
-    def __init__(self, message: str = "", *, code: str = "") -> None:
-        """`code` is the server's own (`errors.py`), empty if it gave none."""
+    def __init__(self, message: str = "", *, code: str = "", details: Mapping[str, int] | None = None) -> None:
+        """`code` and `details` are the server's own (`errors.py`), empty if it gave none."""
         super().__init__(message)
         self.code = code
+        self.details = details or {}
 
 
 class InferenceRefused(InferenceError):

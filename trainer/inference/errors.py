@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class ServerError(Exception):
-    """Base class: `code` is for programs, the message for people, with a remedy."""
+    """Base class: `code` and `details` are for programs, the message for people, with a remedy."""
 
     code = "internal"
     status = 500
+    details: Mapping[str, int] = {}
+    """Numbers of the error by name."""
 
 
 class BadRequest(ServerError):
@@ -19,6 +23,12 @@ class ContextExceeded(BadRequest):
     """The prompt does not fit the deployment's context."""
 
     code = "context_exceeded"
+
+    def __init__(self, *, tokens: int, context: int) -> None:
+        super().__init__(
+            f"prompt has {tokens} tokens, the deployment's context holds {context}; raise max_model_len, or shorten the prompt"
+        )
+        self.details = {"tokens": tokens, "context": context}
 
 
 class NoMemory(BadRequest):

@@ -172,7 +172,8 @@ def _json(model: BaseModel, status: int = 200) -> Response:
 
 async def _server_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServerError)
-    return JSONResponse({"error": {"code": error.code, "message": str(error)}}, error.status)
+    details = {"details": dict(error.details)} if error.details else {}
+    return JSONResponse({"error": {"code": error.code, "message": str(error), **details}}, error.status)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -48,6 +48,9 @@ METRICS: dict[str, Metric] = {
     "rollouts/reward_failed": Metric(
         "Rewards failed", "share", "judged attempts left out because a part of their reward failed at every try"
     ),
+    "rollouts/unstored": Metric(
+        "Rollouts not stored", "share", "judged attempts left out because the store did not take them at any try"
+    ),
     "policy/entropy": Metric("Entropy", "nat/token", "mean entropy of the tempered distribution at policy tokens"),
     "mismatch/k3_mean": Metric("Mismatch k3, mean", "nat", "mean of r - log r - 1 with r = p_trainer / p_sampler"),
     "mismatch/k3_p99": Metric("Mismatch k3, p99", "nat", "99th percentile of the same over tokens"),

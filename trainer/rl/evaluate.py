@@ -2,9 +2,8 @@
 
 pass@1 is the mean over tasks of the share of passing samples. Its interval is over tasks, because samples of one task
 are not
-independent. best-of-K counts tasks that at least one of K samples solves (the unbiased estimator when more than K
-samples were
-drawn). Every graded sample is in the denominator, including samples whose tests or calls never ended. Samples that the
+independent. best-of-K counts tasks that at least one of K samples solves, over the tasks that lost none of their K:
+fewer samples solve a task less often. Every graded sample is in the denominator, including samples whose tests or calls never ended. Samples that the
 infrastructure lost are missing data: excluded, and counted.
 """
 
@@ -40,8 +39,9 @@ class EvalReport(BaseModel):
     temperature: float
     pass1: float
     pass1_interval: tuple[float, float]
-    best_of_k: float
-    best_of_k_interval: tuple[float, float]
+    best_of_k: float | None
+    """None when no task has a verdict for each of its K samples, like its interval."""
+    best_of_k_interval: tuple[float, float] | None
     k: int
     missing: int
     """Samples lost to infrastructure."""
@@ -54,7 +54,8 @@ class EvalReport(BaseModel):
     """Task id → (samples passed, samples with a verdict)."""
 
     def metrics(self) -> dict[str, float]:
-        return {"eval/pass1": self.pass1, "eval/best_of_k": self.best_of_k}
+        best = {} if self.best_of_k is None else {"eval/best_of_k": self.best_of_k}
+        return {"eval/pass1": self.pass1, **best}
 
 
 async def evaluate(
@@ -99,7 +100,7 @@ def summarise(trajectories: Sequence[Trajectory], *, samples: int, temperature: 
         passed, drawn = solved.get(t.task_id, (0, 0))
         solved[t.task_id] = (passed + (t.verdict is Verdict.PASSED), drawn + 1)
     shares = [passed / drawn for passed, drawn in solved.values()]
-    best = [pass_at_k(drawn, passed, min(samples, drawn)) for passed, drawn in solved.values()]
+    best = [pass_at_k(drawn, passed, samples) for passed, drawn in solved.values() if drawn >= samples]
 
     def mean(values: Sequence[Any]) -> float:
         return sum(values) / len(values)
@@ -110,8 +111,8 @@ def summarise(trajectories: Sequence[Trajectory], *, samples: int, temperature: 
         temperature=temperature,
         pass1=mean(shares),
         pass1_interval=mean_interval(shares),
-        best_of_k=mean(best),
-        best_of_k_interval=wilson_interval(mean(best), len(best)),
+        best_of_k=mean(best) if best else None,
+        best_of_k_interval=wilson_interval(mean(best), len(best)) if best else None,
         k=samples,
         missing=len(trajectories) - len(judged),
         finished=mean([t.stop_reason in ENDED_BY_POLICY for t in judged]),

@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 REWARD_PAUSES = (1.0, 5.0, 25.0)
 """Seconds between attempts at a failed reward part; a language model may be overloaded for a while."""
 
+STORE_PAUSES = (1.0, 5.0, 25.0)
+"""Seconds between attempts to store a finished rollout; a full disk or a file server may be back soon."""
+
 GRADINGS = 2
 """Maximum gradings of one episode's work; the second applies when the infrastructure lost the first."""
 
@@ -125,12 +128,13 @@ async def _within(limits: EpisodeLimits, act: Callable[[], Awaitable[StopReason]
 async def stored(trajectory: Trajectory, store: Store, task: TaskSpec, reward: RewardConfig) -> Trajectory:
     """Store the trajectory and return it. Content that cannot be stored is a failure of the policy, which produced it.
 
-    A failure of the store itself (such as a full disk) loses only this rollout.
+    A failure of the store itself (such as a full disk) is retried without repeating the episode, and loses only this
+    rollout if it goes on.
     """
     try:
-        await store(trajectory)
+        await _store(trajectory, store)
     except OSError as error:
-        return _unstored(trajectory, task, outcome_of(error), error)
+        return _unstored(trajectory, task, Cause.STORE_FAILED, error)
     except Exception as error:
         log.exception("a rollout of task %s cannot be stored", task.id)
         if trajectory.verdict is Verdict.INFRA_ERROR:
@@ -148,11 +152,24 @@ async def stored(trajectory: Trajectory, store: Store, task: TaskSpec, reward: R
         try:
             plain = Trajectory.model_validate({**dict(trajectory), **without})  # which makes its messages storable
             plain = await _scored(plain, task, reward)
-            await store(plain)
+            await _store(plain, store)
+        except OSError as again:
+            return _unstored(trajectory, task, Cause.STORE_FAILED, again)
         except Exception as again:  # noqa: BLE001
             return _unstored(trajectory, task, Cause.INTERNAL_ERROR, again)
         return plain
     return trajectory
+
+
+async def _store(trajectory: Trajectory, store: Store) -> None:
+    """Raises what `store` raises, OSError after the last of several tries."""
+    for pause in STORE_PAUSES:
+        try:
+            return await store(trajectory)
+        except OSError as error:
+            log.warning("a rollout of task %s is not stored yet: %s", trajectory.task_id, error)
+        await asyncio.sleep(pause)
+    await store(trajectory)
 
 
 def _unstored(trajectory: Trajectory, task: TaskSpec, outcome: Cause, error: Exception) -> Trajectory:

@@ -7,10 +7,10 @@ attempts have a verdict: a baseline over fewer rollouts would be noisier for exa
 infrastructure
 most. A rejected group is reported with its causes.
 
-Two kinds of attempts may be missing, and the baseline is then that of the others (at least two): attempts that
+Some attempts may be missing, and the baseline is then that of the others (at least two): attempts that
 `straggler = trim` ends because they take far longer than the rest of their group (`stragglers.py`), and graded attempts
 whose
-reward could not be computed (a language model gave no usable grade).
+reward could not be computed (a language model gave no usable grade), or which the store did not take.
 """
 
 from __future__ import annotations
@@ -233,7 +233,8 @@ async def run_attempts(
     trajectories = tuple(sorted([*ended.values(), *cut, *lost], key=lambda trajectory: trajectory.sample))
     scored = [trajectory for trajectory in trajectories if trajectory.reward is not None]
     reward_failed = sum(trajectory.report.outcome is Cause.REWARD_FAILED for trajectory in trajectories)
-    known = len(scored) + len(cut) + reward_failed
+    unstored = sum(trajectory.report.outcome is Cause.STORE_FAILED for trajectory in trajectories)
+    known = len(scored) + len(cut) + reward_failed + unstored
     accepted = known == config.group_size and len(scored) >= min(2, config.group_size)
     group = (
         build_train_group(
@@ -242,9 +243,10 @@ async def run_attempts(
             prompt_index=prompt_index,
             config=config,
             dispatched_version=dispatched_version,
-            lost_attempts=len(causes) - reward_failed,
+            lost_attempts=len(causes) - reward_failed - unstored,
             cut=len(cut),
             reward_failed=reward_failed,
+            unstored=unstored,
         )
         if accepted
         else None
@@ -267,6 +269,7 @@ def build_train_group(
     lost_attempts: int = 0,
     cut: int = 0,
     reward_failed: int = 0,
+    unstored: int = 0,
 ) -> TrainGroup:
     """The trainer's view of a group whose trajectories all have rewards (else ValueError)."""
     rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
@@ -281,12 +284,19 @@ def build_train_group(
         newest_version=max((t.newest_version for t in trajectories), default=-1),
         rewards=rewards,
         samples=group_streams(rewards, [trajectory.segments for trajectory in trajectories], config),
-        stats=group_stats(trajectories, lost_attempts=lost_attempts, cut=cut, reward_failed=reward_failed),
+        stats=group_stats(
+            trajectories, lost_attempts=lost_attempts, cut=cut, reward_failed=reward_failed, unstored=unstored
+        ),
     )
 
 
 def group_stats(
-    trajectories: Sequence[Trajectory], *, lost_attempts: int = 0, cut: int = 0, reward_failed: int = 0
+    trajectories: Sequence[Trajectory],
+    *,
+    lost_attempts: int = 0,
+    cut: int = 0,
+    reward_failed: int = 0,
+    unstored: int = 0,
 ) -> dict[str, float]:
     """Means over the group's rollouts under the names of `learning/metrics.py`."""
     n = len(trajectories)
@@ -321,8 +331,10 @@ def group_stats(
     means["groups/solved_all"] = float(all(passed))
     means["groups/solved_some"] = float(any(passed) and not all(passed))
     means["infra/retries"] = float(lost_attempts)
-    means["rollouts/cut"] = cut / (n + cut + reward_failed)
-    means["rollouts/reward_failed"] = reward_failed / (n + cut + reward_failed)
+    played = n + cut + reward_failed + unstored
+    means["rollouts/cut"] = cut / played
+    means["rollouts/reward_failed"] = reward_failed / played
+    means["rollouts/unstored"] = unstored / played
     return means
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from composer_web.gateway.errors import BadRequest, ContextExceeded, Unavailable
 from composer_web.gateway.serving.decoding import UNFINISHED, Growing, Stops, decode
 from sandbox.harness.types import ToolCall
 from trainer.inference.contract import GenerateRequest, InferenceClient, InferenceError, InferenceRefused
+from trainer.inference.errors import ContextExceeded as EngineContext
 from trainer.inference.errors import UnknownDeployment
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ async def _ask(client: InferenceClient, request: GenerateRequest):  # type: igno
     except InferenceRefused as error:
         if error.code == UnknownDeployment.code:
             raise NotDeployed(str(error)) from error
-        if (found := re.search(r"prompt has (\d+) tokens, the context holds (\d+)", str(error))) is not None:
-            raise ContextExceeded(context=int(found[2]), tokens=int(found[1])) from error
+        if error.code == EngineContext.code:
+            raise ContextExceeded(context=error.details["context"], tokens=error.details["tokens"]) from error
         raise BadRequest(f"the inference engine refuses the request: {error}") from error
     except (InferenceError, TimeoutError) as error:
         raise Unavailable(f"the inference engine gives no answer: {error or 'its time has passed'}") from error

@@ -124,9 +124,8 @@ def in_memory(trajectory: Trajectory) -> Reading:
 
 def record(key: str, trajectory: Trajectory) -> None:
     """Store a trajectory, with a reading copy if it is large. Raises ArtifactError."""
-    content = trajectory.model_dump_json().encode()
-    artifacts().put(key, content)
-    if len(content) > SMALL:
+    artifacts().put_model(key, trajectory)
+    if artifacts().unpacked_bytes(key) > SMALL:
         copy(key, trajectory)
 
 

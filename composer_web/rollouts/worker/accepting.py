@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import time
+
 from composer_web.core import leases
-from composer_web.core.artifacts import MAX_GROUP_BYTES, ArtifactTooLarge, artifacts
+from composer_web.core.artifacts import MAX_GROUP_BYTES, ArtifactError, ArtifactTooLarge, artifacts
 from composer_web.core.database import survives_restart
 from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group
@@ -12,8 +15,11 @@ from sandbox.grading.outcomes import Cause, Loss
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import RLConfig
 from trainer.rollouts.audit import audit_group, observed, quarantined, without
+from trainer.rollouts.ending import STORE_PAUSES
 from trainer.rollouts.group import GroupResult
 from trainer.types import TrainGroup
+
+log = logging.getLogger(__name__)
 
 
 def graded_of(result: GroupResult, recorder: Recorder) -> list[services.Graded]:
@@ -35,7 +41,7 @@ def accept_result(
     if group.run_id and train_group is not None:
         train_key = f"{recorder.prefix}/train.json.zst"
         try:
-            artifacts().put_model(train_key, train_group, max_bytes=MAX_GROUP_BYTES)
+            _put(train_key, train_group)
         except ArtifactTooLarge as error:
             survives_restart(services.fail)(
                 group=group,
@@ -58,6 +64,20 @@ def accept_result(
         if done and token != str(held.token):
             artifacts().remove_tree(f"groups/{group.pk}/{token}")
     return done
+
+
+def _put(key: str, group: TrainGroup) -> None:
+    """Store the training data. Raises ArtifactTooLarge, and ArtifactError after several tries, as of a rollout."""
+    for pause in STORE_PAUSES:
+        try:
+            artifacts().put_model(key, group, max_bytes=MAX_GROUP_BYTES)
+            return
+        except ArtifactTooLarge:
+            raise
+        except ArtifactError as error:
+            log.warning("%s is not stored yet: %s", key, error)
+        time.sleep(pause)
+    artifacts().put_model(key, group, max_bytes=MAX_GROUP_BYTES)
 
 
 def _audit(

@@ -160,6 +160,8 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         cause = result.loss
         if cause.outcome is Cause.DISK_FULL:
             raise disk.DiskFull(f"{cause}; free some space below {env().data}, {disk.REMEDY}")
+        if cause.outcome is Cause.STORE_FAILED:
+            disk.require_space()
         graded = graded_of(result, recorder)
         again = survives_restart(services.fail)(
             group=group, held=held, loss=cause, graded=graded, infra_errors=result.infra_errors

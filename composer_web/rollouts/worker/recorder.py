@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from composer_web.core.artifacts import ArtifactError
+from composer_web.core.artifacts import ArtifactError, ArtifactTooLarge
 from composer_web.rollouts.trajectory import trajectory_store
 from trainer.types import Trajectory
 
@@ -20,7 +20,7 @@ class Recorder:
         self._keys: dict[int, str] = {}
 
     async def __call__(self, trajectory: Trajectory) -> None:
-        """Raises OSError if the store fails, and serialisation errors."""
+        """Raises OSError if the store fails, and other errors if the content cannot be stored."""
         await asyncio.to_thread(self._record, trajectory)
 
     def key_of(self, trajectory: Trajectory) -> str:
@@ -38,6 +38,8 @@ class Recorder:
         self._keys.pop(trajectory.sample, None)
         try:
             trajectory_store.record(key, trajectory)
+        except ArtifactTooLarge:
+            raise  # of what the policy wrote, not of the store
         except ArtifactError as error:
             raise error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error)) from error
         self._keys[trajectory.sample] = key

@@ -76,7 +76,7 @@ def shown(report: EvalReport) -> dict[str, Any]:
     return {
         "pass1": round(report.pass1, 4),
         "interval": [round(v, 3) for v in report.pass1_interval],
-        "best": round(report.best_of_k, 4),
+        "best": None if report.best_of_k is None else round(report.best_of_k, 4),
         "missing": report.missing,
         "finished": round(report.finished, 3),
         "policy_tokens": round(report.policy_tokens, 1),

@@ -250,6 +250,14 @@ def test_bad_input_is_answered_in_words(site: Site, path: str, body: object, sta
     assert answer.status_code == status and words in answer.json()["error"]["message"], answer.text
 
 
+def test_a_prompt_that_does_not_fit_is_refused_by_code_and_numbers(site: Site) -> None:
+    site.deploy("input")
+    answer = post(site, "/generate", {"prompt_ids": [1] * 4096, "max_tokens": 1, "deployment": "input"})
+    error = answer.json()["error"]
+    assert (error["code"], error["details"]["tokens"]) == ("context_exceeded", 4096)
+    assert 1 < error["details"]["context"] <= 4096
+
+
 def test_damaged_weights_leave_the_old_ones_serving(site: Site) -> None:
     store = site.store("damaged", versions=1)
     site.deploy("damaged", store, follow=True)

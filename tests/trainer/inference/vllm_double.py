@@ -52,6 +52,7 @@ class Double:
         self.experts = experts
         self.lies = False
         """Says that it took weights, and goes on with those that it has."""
+        self.context = max_context
         self.store = WeightStore(data / "double", dtype="float32")
         self.labels = ["default"]
         self.engine = EmbeddedEngine(
@@ -96,7 +97,8 @@ class Double:
 
     def app(self) -> Starlette:
         async def models(request: Request) -> Response:
-            return JSONResponse({"object": "list", "data": [{"id": NAME, "object": "model", "root": str(self.model)}]})
+            card = {"id": NAME, "object": "model", "root": str(self.model), "max_model_len": self.context}
+            return JSONResponse({"object": "list", "data": [card]})
 
         async def server_info(request: Request) -> Response:
             assert request.query_params["config_format"] == "json"

@@ -63,6 +63,15 @@ def test_missing_samples_are_neither_failures_nor_passes():
     assert report.solved["a"] == (1, 1)
 
 
+def test_every_best_of_k_has_the_same_k():
+    """A task that lost samples is in none: its best of fewer would pull the curve down."""
+    report = summarise([*runs("a", [P, F, F, F]), *runs("b", [F, F, X, X])], samples=4, temperature=1.0)
+    assert (report.k, report.best_of_k, report.metrics()["eval/best_of_k"]) == (4, 1.0, 1.0)
+    report = summarise([*runs("a", [P, F, F, X]), *runs("b", [F, F, X, X])], samples=4, temperature=1.0)
+    assert report.best_of_k is None and report.best_of_k_interval is None
+    assert report.metrics() == {"eval/pass1": pytest.approx(1 / 6)}
+
+
 def test_no_verdict_at_all_is_an_error():
     with pytest.raises(ValueError, match="no sample"):
         summarise(runs("a", [X, X]), samples=2, temperature=1.0)

@@ -16,6 +16,7 @@ from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError, VersionSpan
 from trainer.rewards import reward_part
 from trainer.rewards.parts import base
+from trainer.rollouts import ending
 from trainer.rollouts.ending import graded
 from trainer.rollouts.episode import run_episode
 from trainer.rollouts.limits import EpisodeLimits
@@ -343,7 +344,7 @@ async def test_whatever_a_policy_writes_is_an_answer_to_it_and_a_rollout_that_is
 
 
 async def test_a_rollout_that_cannot_be_stored_for_its_content_has_failed_and_one_for_our_store_is_missing(
-    services, renderer, task
+    services, renderer, task, monkeypatch
 ):
     kept = []
 
@@ -352,8 +353,17 @@ async def test_a_rollout_that_cannot_be_stored_for_its_content_has_failed_and_on
             raise ValueError("a serialiser refuses it")
         kept.append(trajectory)
 
+    monkeypatch.setattr(ending, "STORE_PAUSES", (0.0, 0.0))
+    tries = []
+
     async def full(trajectory):
+        tries.append(trajectory)
         raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def full_at_first(trajectory):
+        kept.append(trajectory)
+        if len(kept) < 3:
+            raise OSError(errno.EIO, "Input/output error")
 
     async def stored_by(store):
         on = replace(services(ScriptedClient(renderer, solution(task))), store=store)
@@ -363,4 +373,8 @@ async def test_a_rollout_that_cannot_be_stored_for_its_content_has_failed_and_on
     assert (failed.verdict, failed.report.outcome, failed.reward) == (Verdict.FAILED, Cause.UNSTORABLE, 0.0)
     assert kept == [failed] and failed.policy_tokens > 0, "its tokens are trained on"
     lost = await stored_by(full)
-    assert (lost.verdict, lost.report.outcome, lost.reward) == (Verdict.INFRA_ERROR, Cause.DISK_FULL, None)
+    assert (lost.verdict, lost.report.outcome, lost.reward) == (Verdict.INFRA_ERROR, Cause.STORE_FAILED, None)
+    assert len(tries) == 3
+    kept.clear()
+    saved = await stored_by(full_at_first)
+    assert saved.verdict is Verdict.PASSED and kept == [saved] * 3, "what was played is stored again, not played again"

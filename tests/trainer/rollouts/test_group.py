@@ -205,6 +205,19 @@ async def test_fewer_than_two_grades_are_no_group(grading_model, task, renderer,
     assert result.train_group is None and len(seen) == 4
 
 
+async def test_a_rollout_that_the_store_does_not_take_is_lost_alone():
+    async def episode(sample: int, session: str, seed: int):
+        if sample != 1:
+            return trajectory(Verdict.PASSED, sample=sample, reward=float(sample))
+        report = Report(verdict=Verdict.INFRA_ERROR, outcome=Cause.STORE_FAILED, cause="the store is full")
+        return trajectory(Verdict.INFRA_ERROR, sample=sample).model_copy(update={"report": report})
+
+    result = await run_attempts(episode, group_id="g", prompt_index=0, config=config(), seed=0)
+    assert result.train_group is not None and result.train_group.rewards == [0.0, 2.0, 3.0]
+    assert result.train_group.stats["rollouts/unstored"] == 0.25 and result.train_group.stats["infra/retries"] == 0.0
+    assert [loss.outcome for loss in result.infra_errors] == [Cause.STORE_FAILED]
+
+
 async def test_an_episode_that_raises_is_lost_alone_and_the_others_are_played_to_their_end():
     async def episode(sample: int, session: str, seed: int):
         if sample == 1:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from composer_web.env import REPOSITORY
+from composer_web.gateway.errors import BadRequest, ContextExceeded
 from composer_web.gateway.serving import transcripts
 from composer_web.gateway.serving.decoding import UNFINISHED, Growing, Stops, decode
+from composer_web.gateway.serving.generating import Ask, generate
+from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceRefused
 from trainer.policy.chat import ChatRenderer
 
 TEXT = "First é → ü \U0001f980 I look.\nSTOP 👩‍👩‍👧 naïve 中文 and on. " * 4
@@ -50,6 +54,30 @@ def test_an_answer_is_cut_at_the_first_stop_exactly(render: ChatRenderer, seed: 
     found = Stops(Growing(render), stops)
     cuts = (found.cut(part) for part in pieces(ids, seed))
     assert next((cut for cut in cuts if cut is not None), None) == brute(ids, render, stops)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            InferenceRefused("words of any kind", code="context_exceeded", details={"tokens": 900, "context": 512}),
+            ContextExceeded,
+        ),
+        (InferenceRefused("prompt has 900 tokens, the context holds 512", code="bad_request"), BadRequest),
+    ],
+)
+async def test_an_engine_with_less_context_is_told_by_its_code(
+    render: ChatRenderer, error: InferenceRefused, told: type[Exception]
+) -> None:
+    class Refusing:
+        async def generate(self, request: GenerateRequest) -> GenerateResponse:
+            raise error
+
+    ask = Ask("d", [1], 4, 1.0, 1.0, (), 0, "s", deadline=time.monotonic() + 5, began=0.0)
+    with pytest.raises(told) as refused:
+        await anext(generate(Refusing(), ask, render, stream=False))
+    assert type(refused.value) is told
+    assert told is BadRequest or "maximum context length is 512 tokens" in str(refused.value)
 
 
 class Counted:

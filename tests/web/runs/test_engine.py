@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,13 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.core import inference
+from composer_web.core.artifacts import artifacts
 from composer_web.env import REPOSITORY, env
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group
-from composer_web.rollouts.worker import loop
+from composer_web.rollouts.worker import accepting, loop
 from composer_web.rollouts.worker.execution import _deployed, execute
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
@@ -26,9 +30,11 @@ from composer_web.runs.paths import served_weights, weights_folder
 from composer_web.tasks.services import build_procedural
 from tests.trainer.inference.conftest import router, vllm_double
 from tests.web.making import SMALL, train_here
-from trainer.config import RunConfig
+from trainer.config import RLConfig, RunConfig
 from trainer.inference.contract import DeploymentSpec, InferenceError, InferenceRefused
 from trainer.inference.embedded.serving.process import EmbeddedServer, ServerProcess
+from trainer.rollouts import ending
+from trainer.types import TrainGroup
 from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
@@ -61,9 +67,13 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
 @pytest.fixture
 def base_run(db: None) -> Run:
     """A running RL run of the shipped policy with version 0 published."""
+    return published_run(SMALL)
+
+
+def published_run(stage: RLConfig) -> Run:
     import_base(path=BASE, name="base", toy=True)
     build_procedural(n_train=4, n_held_out=1)
-    run = run_services.create_run(config=RunConfig(name="engine", seed=1, stage=SMALL))
+    run = run_services.create_run(config=RunConfig(name="engine", seed=1, stage=stage))
     run_services.start_run(run=run)
     run_services.mark_running(run=run, owner="trainer@test")
     state = safetensors.torch.load_file(BASE / "model.safetensors")
@@ -86,6 +96,39 @@ def test_a_group_of_rollouts_through_vllm(
     health = inference.health()
     assert [d.name for d in health.deployments] == [f"run-{base_run.pk}"]
     assert health.deployments[0].generated_tokens >= sum(r.policy_tokens for r in rollouts)
+
+
+def test_a_rollout_that_cannot_be_stored_costs_neither_its_group_nor_a_second_try_of_it(
+    db: None, choose: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The disk fails at one file of one of four, at every try, and at the training data of the group once."""
+    monkeypatch.setattr(ending, "STORE_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(accepting, "STORE_PAUSES", (0.0, 0.0))
+    run = published_run(SMALL.model_copy(update={"group_size": 4}))
+    group = Group.objects.filter(run=run).order_by("pk")[0]
+    failed: Counter[str] = Counter()
+    replace = os.replace
+
+    def failing(source: str, target: Path) -> None:
+        name = Path(target).name
+        if name == "1.json.zst" or (name == "train.json.zst" and not failed[name]):
+            failed[name] += 1
+            raise OSError(errno.EIO, "Input/output error")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with EmbeddedServer(tmp_path / "engine") as engine:
+        choose("embedded", engine.url)
+        assert execute(group.pk) == "accepted"
+    group.refresh_from_db()
+    assert (group.state, group.attempts) == ("accepted", 1) and failed == {"1.json.zst": 3, "train.json.zst": 1}
+    rows = {rollout.sample: rollout for rollout in group.rollouts.all()}
+    assert (rows[1].verdict, rows[1].outcome, rows[1].reward, rows[1].artifact_key) == (
+        "infra_error", "store_failed", None, ""
+    )  # fmt: skip
+    assert all(rows[n].verdict in ("passed", "failed") and rows[n].artifact_key for n in (0, 2, 3))
+    learned = artifacts().get_model(group.train_key, TrainGroup)
+    assert learned.rewards == [rows[n].reward for n in (0, 2, 3)]
 
 
 def test_a_router_fits_the_setting_and_its_engines_are_shown(

@@ -193,10 +193,7 @@ class Runner:
                 f"experts_from={job.request.experts_from} lies behind the prompt's {len(job.prompt)} tokens"
             )
         if room < 1:
-            return ContextExceeded(
-                f"prompt has {len(job.prompt)} tokens, the deployment's context holds {self.scheduler.length}; "
-                "raise max_model_len, or shorten the prompt"
-            )
+            return ContextExceeded(tokens=len(job.prompt), context=self.scheduler.length)
         if min(job.prompt) < 0 or max(job.prompt) >= self.decoder.shape.vocab_size:
             return BadRequest(f"prompt holds a token id outside [0, {self.decoder.shape.vocab_size})")
         return None

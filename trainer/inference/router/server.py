@@ -63,7 +63,8 @@ class Relayed(ServerError):
         try:
             error = response.json()["error"]
             self.code, message = str(error["code"]), str(error["message"])
-        except (ValueError, KeyError, TypeError):
+            self.details = {str(name): int(number) for name, number in error.get("details", {}).items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
             self.code, message = "internal", f"HTTP {response.status_code} from {response.request.url}"
         super().__init__(message)
         self.status = response.status_code

@@ -55,6 +55,8 @@ class Served:
 
     name: str
     folder: Path
+    context: int | None = None
+    """Maximum tokens of prompt and answer together. None where the server does not report it."""
 
 
 def label(deployment: str, version: int, digest: str) -> str:
@@ -202,7 +204,7 @@ class VllmApi:
         body = await self._call("GET", "/v1/models")
         try:
             first = body["data"][0]
-            return Served(first["id"], Path(first.get("root") or first["id"]))
+            return Served(first["id"], Path(first.get("root") or first["id"]), first.get("max_model_len"))
         except (KeyError, IndexError, TypeError) as error:
             raise Unavailable(f"what answers at {self.url} is not vLLM: /v1/models lists no model") from error
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse, SyncTimings, Verification
-from trainer.inference.errors import ServerError
+from trainer.inference.errors import ContextExceeded, ServerError
 from trainer.inference.kv_usage import KVCacheUsage
 from trainer.inference.verify_weights import AGAIN_PATIENCE, WeightMismatch, meanwhile
 from trainer.inference.vllm.api import Served, VllmApi
@@ -70,6 +70,8 @@ class EngineState:
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         """Generate with the current weights, which newer ones may replace meanwhile. Raises ServerError."""
         assert self.served is not None
+        if self.served.context is not None and len(request.prompt_ids) >= self.served.context:
+            raise ContextExceeded(tokens=len(request.prompt_ids), context=self.served.context)
         salt, before = self._since
         return await self.api.generate(request, model=self.served.name, salt=salt, before=before)
 
