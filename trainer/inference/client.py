@@ -6,7 +6,8 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -64,6 +65,19 @@ class Connections:
         if not found.is_success:
             found.request = httpx.Request("POST", url)  # for the words about the failure
         return found
+
+    @asynccontextmanager
+    async def stream(self, path: str, body: str, *, connect: float) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a POST request and read its answer as it comes; leaving the block early closes the connection. `connect`
+        seconds bound the connecting, the caller the rest. Raises httpx.TransportError, also inside the block."""
+        url, bounds = f"{self._base_url}{path}", aiohttp.ClientTimeout(total=None, sock_connect=connect)
+        try:
+            async with self._open().post(
+                url, data=body.encode(), headers=_JSON, timeout=bounds, allow_redirects=False
+            ) as answer:
+                yield answer
+        except (aiohttp.ClientError, OSError) as error:
+            raise httpx.NetworkError(f"{type(error).__name__}: {error}") from error
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:  # it belongs to the loop that asks first

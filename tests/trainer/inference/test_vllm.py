@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,20 +20,28 @@ import torch
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from transformers import PreTrainedModel
 
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import Site, long_model, vllm_double, wait_for
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
-from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceError, InferenceRefused
+from trainer.inference.contract import (
+    DeploymentSpec,
+    GenerateRequest,
+    GenerateResponse,
+    InferenceError,
+    InferenceRefused,
+)
 from trainer.inference.discovery import ReplicaSpec, server_urls
 from trainer.inference.embedded.serving.process import ServerProcess
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
-from trainer.inference.vllm.api import BadAnswer, VllmApi, WeightsLost, label, parse_response, read_room
+from trainer.inference.vllm import streaming
+from trainer.inference.vllm.api import VllmApi, WeightsLost, label, parse_response, read_room
 from trainer.inference.vllm.deployment import Deployment, misfit
 from trainer.inference.vllm.server import VllmEngine
+from trainer.inference.vllm.streaming import BadAnswer
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model
 
@@ -129,6 +138,71 @@ def test_tokens_of_weights_that_were_not_given_are_refused() -> None:
     with pytest.raises(WeightsLost, match="'default'"):
         parse_response({"choices": [ANSWER["choices"][0] | {"weight_versions": spans}]}, before=0)
     assert label("run-3", 7, "abcdef") == "run-3~7~abcdef"
+
+
+def event(*tokens: int, **rest: Any) -> bytes:
+    content = [{"token": f"token_id:{t}", "logprob": -t / 10} for t in tokens]
+    choice = {"index": 0, "token_ids": list(tokens), "logprobs": {"content": content}, "finish_reason": None, **rest}
+    return b"data: " + json.dumps({"request_id": "r", "choices": [choice]}).encode() + b"\n\n"
+
+
+async def streamed(*events: bytes, hang: bool = False, seconds: float = 5.0) -> GenerateResponse:
+    """The answer of a server that sends these events of a stream, and then hangs or ends."""
+    over = asyncio.Event()
+
+    async def generate(request: Request) -> Response:
+        assert (body := await request.json())["stream"] is True and body["stream_options"] == {"include_usage": True}
+
+        async def sent() -> AsyncIterator[bytes]:
+            for one in events:
+                yield one
+            if hang:
+                await over.wait()
+
+        return StreamingResponse(sent(), media_type="text/event-stream; charset=utf-8")
+
+    async with answering(Route("/inference/v1/generate", generate, methods=["POST"])) as url:
+        api = VllmApi(url)
+        try:
+            until = asyncio.get_running_loop().time() + seconds
+            wanted = REQUEST.model_copy(update={"partial": True})
+            return await api.generate(wanted, model="policy", salt="s", before=7, until=until)
+        finally:
+            over.set()
+            await api.aclose()
+
+
+SPANS = ANSWER["choices"][0]["weight_versions"]
+USAGE = b'data: {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 2}}}\n\ndata: [DONE]\n\n'
+
+
+async def test_a_streamed_answer_is_the_whole_one() -> None:
+    answer = await streamed(event(11), event(12), event(2, finish_reason="stop", weight_versions=SPANS), USAGE)
+    assert answer == parse_response(ANSWER, before=7)
+
+
+async def test_what_was_sampled_until_the_deadline_is_kept_as_of_the_version_at_its_start() -> None:
+    answer = await streamed(event(11), event(12, 13), hang=True, seconds=0.5)
+    assert (answer.token_ids, answer.logprobs, answer.finish_reason) == ([11, 12, 13], [-1.1, -1.2, -1.3], "abort")
+    assert [(s.version, s.start, s.end) for s in answer.spans] == [(7, 0, 3)]
+
+
+async def test_an_engine_that_hangs_gives_no_partial_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the time would be counted as the policy's own."""
+    with pytest.raises(TimeoutError):
+        await streamed(hang=True, seconds=0.2)
+    monkeypatch.setattr(streaming, "STALL_SECONDS", 0.1)
+    with pytest.raises(TimeoutError):
+        await streamed(event(11), hang=True, seconds=0.6)
+
+
+async def test_streams_that_fail_say_so() -> None:
+    with pytest.raises(Unavailable, match="out of memory"):
+        await streamed(event(11), b'data: {"error": {"message": "out of memory"}}\n\n')
+    with pytest.raises(Unavailable, match="without a reason"):
+        await streamed(event(11))
+    with pytest.raises(BadAnswer, match="another shape"):
+        await streamed(b'data: {"choices": [{"token_ids": [1], "logprobs": null}]}\n\n')
 
 
 @pytest.mark.parametrize(

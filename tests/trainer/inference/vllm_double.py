@@ -13,6 +13,7 @@ import asyncio
 import base64
 import io
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import uvicorn
 from safetensors.torch import load_file
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.trainer.inference.vllm_workers import Worker, gathered
@@ -92,6 +93,35 @@ class Double:
             await self.take(dict(gathered(self.workers)))
         return answers
 
+    async def events(self, wanted: GenerateRequest) -> AsyncIterator[bytes]:
+        """A stream with one token an event. The version spans come with the last one."""
+        tokens: list[int] = []
+        spans: list[dict[str, Any]] = []
+        reason: str | None = None
+        while reason is None:
+            one = {"prompt_ids": [*wanted.prompt_ids, *tokens], "max_tokens": 1, "session": f"stream-{id(tokens)}"}
+            seed = None if wanted.seed is None else wanted.seed + 7919 * len(tokens)
+            made = await self.engine.generate(wanted.model_copy(update={**one, "seed": seed}))
+            tokens += made.token_ids
+            reason = made.finish_reason if made.finish_reason == "stop" or len(tokens) >= wanted.max_tokens else None
+            version = self.span(made.spans[0].version, len(tokens) - 1, len(tokens))
+            if spans and spans[-1]["version"] == version["version"]:
+                spans[-1]["end"] = version["end"]
+            else:
+                spans.append(version)
+            choice = {
+                "index": 0,
+                "token_ids": made.token_ids,
+                "logprobs": {"content": [{"token": f"token_id:{t}", "logprob": p, "top_logprobs": []}
+                                         for t, p in zip(made.token_ids, made.logprobs, strict=True)]},
+                "finish_reason": reason,
+                "weight_versions": spans if reason else None,
+            }  # fmt: skip
+            yield b"data: " + json.dumps({"request_id": "r", "choices": [choice]}).encode() + b"\n\n"
+        usage = {"prompt_tokens": len(wanted.prompt_ids), "prompt_tokens_details": {"cached_tokens": 0}}
+        yield b"data: " + json.dumps({"request_id": "r", "choices": [], "usage": usage}).encode() + b"\n\n"
+        yield b"data: [DONE]\n\n"
+
     def span(self, version: int, start: int, end: int) -> dict[str, Any]:
         return {"version": self.labels[-1 if self.lies else version], "start": start, "end": end}
 
@@ -110,7 +140,7 @@ class Double:
 
         async def generate(request: Request) -> Response:
             body = await request.json()
-            assert body["model"] == NAME and body["stream"] is False
+            assert body["model"] == NAME
             if len(body["cache_salt"]) > 128 or set(body["cache_salt"]) & set("@/\\\0"):
                 return JSONResponse({"error": {"message": "Parameter 'cache_salt' must ...", "code": 400}}, 400)
             sampling = body["sampling_params"]
@@ -125,6 +155,8 @@ class Double:
                 experts_from=0 if self.experts else None,
                 timeout_seconds=3600.0,
             )
+            if body["stream"]:
+                return StreamingResponse(self.events(wanted), media_type="text/event-stream")
             answer = asyncio.ensure_future(self.engine.generate(wanted))
             left = asyncio.ensure_future(request.receive())
             await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)

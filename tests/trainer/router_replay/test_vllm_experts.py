@@ -10,7 +10,8 @@ import pytest
 
 from trainer.inference.contract import GenerateRequest
 from trainer.inference.errors import BadRequest
-from trainer.inference.vllm.api import BadAnswer, parse_response, request_body
+from trainer.inference.vllm.api import parse_response, request_body
+from trainer.inference.vllm.streaming import BadAnswer
 
 
 def npy(array: np.ndarray) -> str:

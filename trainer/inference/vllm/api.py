@@ -5,6 +5,7 @@ It must run with `--enable-scale-out --logprobs-mode processed_logprobs` and VLL
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import io
@@ -19,7 +20,8 @@ import numpy as np
 
 from trainer.inference.client import Connections
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, LengthLimit, VersionSpan
-from trainer.inference.errors import BadRequest, ServerError, Unavailable
+from trainer.inference.errors import BadRequest, Unavailable
+from trainer.inference.vllm.streaming import BadAnswer, StreamedAnswer
 from trainer.routed_experts import RoutedExperts
 
 LOAD_SECONDS = 600.0
@@ -29,16 +31,12 @@ TELL_SECONDS = 30.0
 STEER_SECONDS = 60.0
 """Timeout of pausing, resuming and naming a version, which wait for the step in progress."""
 WATCH_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
+GENERATE = "/inference/v1/generate"
 _CACHE = re.compile(r"^vllm:kv_cache_usage_perc(?:\{.*\})? ([0-9.]+(?:e[+-]?[0-9]+)?)$", re.MULTILINE)
 _PREEMPTED = re.compile(r"^vllm:num_preemptions_total(?:\{.*\})? ([0-9.]+(?:e[+-]?[0-9]+)?)$", re.MULTILINE)
 """One line per engine of the server, in Prometheus text format; 1 is full."""
 _LABEL = re.compile(r"~(\d+)~")
-
-
-class BadAnswer(ServerError):
-    """vLLM's answer differs from the format of version 0.32."""
-
-    code = "bad_answer"
 
 
 class Refused(Unavailable):
@@ -97,7 +95,7 @@ def refuse_unsupported(spec: DeploymentSpec) -> None:
         raise BadRequest(f"{' and '.join(asked)}: {NARROWED}")
 
 
-def request_body(request: GenerateRequest, model: str, salt: str) -> dict[str, Any]:
+def request_body(request: GenerateRequest, model: str, salt: str, *, stream: bool = False) -> dict[str, Any]:
     """The body of POST /inference/v1/generate. `salt` separates the prefix caches of different weights."""
     if request.mask_logits:
         raise BadRequest(f"top_k is {request.top_k} and top_p is {request.top_p:g}: {NARROWED}")
@@ -116,7 +114,8 @@ def request_body(request: GenerateRequest, model: str, salt: str) -> dict[str, A
         "token_ids": request.prompt_ids,
         "sampling_params": sampling,
         "cache_salt": salt,
-        "stream": False,
+        "stream": stream,
+        **({"stream_options": {"include_usage": True}} if stream else {}),
     }
 
 
@@ -236,14 +235,51 @@ class VllmApi:
             return Room()  # whether it answers at all is for `held` to say
         return read_room(response.text) if response.is_success else Room()
 
-    async def generate(self, request: GenerateRequest, *, model: str, salt: str, before: int) -> GenerateResponse:
-        """Make one attempt; the caller cancels it at the deadline. Raises BadRequest, Unavailable, BadAnswer."""
-        body = json.dumps(request_body(request, model, salt))
-        timeout = httpx.Timeout(None, connect=5.0)
+    async def generate(
+        self, request: GenerateRequest, *, model: str, salt: str, before: int, until: float | None = None
+    ) -> GenerateResponse:
+        """Make one attempt; the caller cancels it at the deadline. Raises BadRequest, Unavailable, BadAnswer.
+
+        With `until` (of the event loop's clock) an answer that may be `partial` is returned by then as far as it has come.
+        Routed experts come with a whole answer only, so a request for them has no partial one. Raises TimeoutError when
+        there is no token by then, or the engine hangs.
+        """
+        stream = until is not None and request.partial and request.experts_from is None
+        body = json.dumps(request_body(request, model, salt, stream=stream))
         try:
-            response = await self._connections.post("/inference/v1/generate", body, timeout)
+            if stream:
+                answer = await self._streamed(body, until)
+            else:
+                response = await self._connections.post(GENERATE, body, httpx.Timeout(None, connect=CONNECT_SECONDS))
+                self._check(response)
+                answer = response.json()
         except httpx.TransportError as error:
             raise Unavailable(f"vLLM at {self.url} does not answer ({type(error).__name__}: {error})") from error
+        return parse_response(answer, before=before, experts_from=request.experts_from, max_tokens=request.max_tokens)
+
+    async def _streamed(self, body: str, until: float | None) -> Any:
+        answer = StreamedAnswer()
+        try:
+            async with (
+                asyncio.timeout_at(until),
+                self._connections.stream(GENERATE, body, connect=CONNECT_SECONDS) as response,
+            ):
+                if response.content_type != "text/event-stream":
+                    whole = httpx.Response(response.status, content=await response.read())
+                    self._check(whole)
+                    return whole.json()
+                async for line in response.content:
+                    answer.take(line)
+        except TimeoutError:
+            if not answer.token_ids or answer.stalled:
+                raise
+        else:
+            if not answer.finish_reason:
+                raise Unavailable(f"vLLM at {self.url} ended an answer without a reason")
+        return answer.body()
+
+    def _check(self, response: httpx.Response) -> None:
+        """Raises BadRequest, Unavailable for anything but success."""
         if response.status_code in (403, 404, 405):
             raise Unavailable(
                 f"vLLM at {self.url} has no /inference/v1/generate: start it with --enable-scale-out (version 0.32)"
@@ -252,9 +288,6 @@ class VllmApi:
             raise BadRequest(f"vLLM refused the request: {_said(response)}")
         if not response.is_success:
             raise Unavailable(f"vLLM at {self.url} failed: {_said(response)}")
-        return parse_response(
-            response.json(), before=before, experts_from=request.experts_from, max_tokens=request.max_tokens
-        )
 
     async def pause(self) -> None:
         """Pause; requests in flight keep their state and continue after `resume`."""

@@ -67,13 +67,14 @@ class EngineState:
         """Whether requests to `deployment` may go to the server now."""
         return self.admitting and self.deployment is deployment and not deployment.paused
 
-    async def generate(self, request: GenerateRequest) -> GenerateResponse:
-        """Generate with the current weights, which newer ones may replace meanwhile. Raises ServerError."""
+    async def generate(self, request: GenerateRequest, *, until: float) -> GenerateResponse:
+        """Generate with the current weights, which newer ones may replace meanwhile. Raises ServerError. `until`: when a
+        partial answer must be there, by the event loop's clock."""
         assert self.served is not None
         if self.served.context is not None and len(request.prompt_ids) >= self.served.context:
             raise ContextExceeded(tokens=len(request.prompt_ids), context=self.served.context)
         salt, before = self._since
-        return await self.api.generate(request, model=self.served.name, salt=salt, before=before)
+        return await self.api.generate(request, model=self.served.name, salt=salt, before=before, until=until)
 
     async def wait_verified(self) -> None:
         """Wait until the last load has been verified or refused: an answer's last tokens may come from it."""

@@ -41,6 +41,7 @@ from trainer.inference.verify_weights import AGAIN_SECONDS, WeightMismatch
 from trainer.inference.vllm.api import refuse_unsupported
 from trainer.inference.vllm.deployment import Deployment
 from trainer.inference.vllm.load import Meter
+from trainer.inference.vllm.streaming import spare
 from trainer.inference.vllm.time_slicing import Worker
 
 log = logging.getLogger(__name__)
@@ -133,10 +134,11 @@ class VllmEngine:
         deployment = self._get(request.deployment)
         if request.min_version:
             request = await at_version(request, lambda: deployment.version)
+        until = asyncio.get_running_loop().time() + request.timeout_seconds - spare(request.timeout_seconds)
         with self._meter.request() as count:
             try:
                 async with asyncio.timeout(request.timeout_seconds):
-                    answer = await self._generate(deployment, request)
+                    answer = await self._generate(deployment, request, until)
             except TimeoutError:
                 worker = self._worker_of(deployment)
                 if worker is None:
@@ -150,7 +152,7 @@ class VllmEngine:
             count.tokens = len(answer.token_ids)
             return answer
 
-    async def _generate(self, deployment: Deployment, request: GenerateRequest) -> GenerateResponse:
+    async def _generate(self, deployment: Deployment, request: GenerateRequest, until: float) -> GenerateResponse:
         """Generate on the deployment's server, also when it changes while the request waits."""
         while True:
             worker = self._worker_of(deployment)
@@ -162,7 +164,7 @@ class VllmEngine:
                 await self._moved.wait()
                 continue
             try:
-                return await worker.generate(deployment, request)
+                return await worker.generate(deployment, request, until=until)
             except DeploymentMoved as error:
                 log.info("%s", error)
 

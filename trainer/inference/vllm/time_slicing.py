@@ -61,17 +61,20 @@ class Worker:
 
     # -- requests -------------------------------------------------------------------------------------
 
-    async def generate(self, deployment: Deployment, request: GenerateRequest) -> GenerateResponse:
-        """Generate one response; may be cancelled. Raises ServerError."""
+    async def generate(self, deployment: Deployment, request: GenerateRequest, *, until: float) -> GenerateResponse:
+        """Generate one response; may be cancelled. Raises ServerError. `until`: when a partial one must be there, by the
+        event loop's clock."""
         async with self._turn_of(deployment):
             try:
-                answer = await self.engine_state.generate(request)
+                answer = await self.engine_state.generate(request, until=until)
             except Unavailable as error:
                 self._lost(str(error), known=not isinstance(error, WeightsLost))
                 raise
             await self.engine_state.wait_verified()
             if deployment.differs:
                 raise WeightMismatch(deployment.error)
+            if answer.finish_reason == "abort" and deployment.paused:  # its time is not the policy's
+                raise self.why_waiting(deployment, request)
             deployment.generated += len(answer.token_ids)
             deployment.read += len(request.prompt_ids)
             deployment.reused += answer.reused_tokens
