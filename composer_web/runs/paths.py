@@ -28,6 +28,17 @@ def ranks_folder() -> Path:
     return env().data / "ranks"
 
 
+def place_lock(queue: str) -> Path:
+    """Lock of the train worker with this queue and of its trainer process. The queue has the host's name: the folder may be
+    shared."""
+    return env().data / "run" / f"{queue}.lock"
+
+
+def ranks_lock(queue: str) -> Path:
+    """Lock of the ranks that this train worker's trainer started on its machine."""
+    return env().data / "run" / f"{queue}.ranks.lock"
+
+
 def work_folder(run: Run) -> Path:
     """Other files of the run: recorded expert episodes, caches."""
     return env().data / "runs" / f"run-{run.pk}"

@@ -16,7 +16,7 @@ from torch import distributed
 
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import ParallelConfig, RLConfig, SFTConfig
-from trainer.distributed.elastic.parent import end_with_parent
+from trainer.distributed.elastic.parent import end_with_parent, hold_ranks_lock
 from trainer.distributed.elastic.rpc import Job, Remote
 from trainer.distributed.load import load
 from trainer.distributed.parallel_dims import Meshes, is_first, join
@@ -136,4 +136,5 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
 
 if __name__ == "__main__":
     end_with_parent()
+    hold_ranks_lock()
     main(sys.argv[1])

@@ -9,7 +9,8 @@ from composer_web.core import inference
 from composer_web.core.errors import UserError
 from composer_web.env import env
 from composer_web.runs.models import Run
-from composer_web.runs.paths import checkpoints_folder, ranks_folder, served_weights, weights_folder
+from composer_web.runs.paths import checkpoints_folder, ranks_folder, ranks_lock, served_weights, weights_folder
+from composer_web.runs.train_queues import worker_queue
 from composer_web.runs.training.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
 from trainer.config import MidtrainConfig, RLConfig, SFTConfig, Stage
 from trainer.errors import StageError
@@ -153,6 +154,7 @@ def _on_ranks(
         sink=sink,
         checkpoints=checkpoints.root,
         rendezvous=RendezvousConfig(env().trainer_endpoint, ranks_folder()),
+        lock=ranks_lock(worker_queue(sink.control.held.owner)),
         started=lambda: sink.phase(training),
         **of_stage,
     )

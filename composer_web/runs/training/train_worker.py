@@ -18,14 +18,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 from django.db import connections
 
 from composer_web.core import leases
 from composer_web.core.database import DatabaseGone, survives_restart
-from composer_web.env import REPOSITORY, env
+from composer_web.env import REPOSITORY
 from composer_web.runs.messages import lease_name
+from composer_web.runs.paths import place_lock, ranks_lock
 from composer_web.runs.train_queues import pool_title, worker_queue
 from composer_web.runs.training import claims
 from composer_web.runs.training.wakes import STOP
@@ -90,26 +92,25 @@ class TrainWorker:
     def occupy(self, *, seconds: float = PLACE_SECONDS) -> None:
         """Prove that no other process of this machine has our name. Raises PlaceTaken.
 
-        The lock carries the host's name, because the folder may be shared. The trainer process inherits it, so that a place
-        is free when both are gone.
+        The trainer process inherits the lock, and its ranks have one of their own (torchrun passes no open files on), so that
+        a place is free when all of them are gone.
         """
-        folder = env().data / "run"
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / f"{self.queue}.lock").open("w")
         end = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > end:
-                    file.close()
-                    raise PlaceTaken(
-                        f"error: a train worker named {self.owner} runs already; stop it, or give this one another name: "
-                        "--hostname NAME@%h"
-                    ) from None
-                time.sleep(WATCH_SECONDS)
-        self._place = file
+        place = _locked(place_lock(self.queue), end)
+        if place is None:
+            raise PlaceTaken(
+                f"error: a train worker named {self.owner} runs already; stop it, or give this one another name: "
+                "--hostname NAME@%h"
+            )
+        ranks = _locked(ranks_lock(self.queue), end)
+        if ranks is None:
+            place.close()
+            raise PlaceTaken(
+                f"error: ranks that an earlier train worker named {self.owner} started still run; look for processes of "
+                "trainer.distributed.worker, and end those that hang"
+            )
+        ranks.close()
+        self._place = place
         if runs := survives_restart(claims.give_up_all)(owner=self.owner):
             log.warning("put back after an earlier process of this worker was killed: runs %s", runs)
 
@@ -223,6 +224,21 @@ class TrainWorker:
             log.warning("the trainer of run %d did not stop within %g s and is killed", training.run_id, seconds)
             training.process.kill()
             thread.join(seconds)
+
+
+def _locked(path: Path, end: float) -> IO[str] | None:
+    """The file, locked for this process alone. None when it is not to be had until `end`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("w")
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except OSError:
+            if time.monotonic() > end:
+                file.close()
+                return None
+            time.sleep(WATCH_SECONDS)
 
 
 _here: TrainWorker | None = None

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from trainer.config import ParallelConfig, Stage
 from trainer.distributed.elastic.nodes import RendezvousConfig, check, request_nodes, shared_folder
+from trainer.distributed.elastic.parent import RANKS_LOCK
 from trainer.distributed.elastic.rpc import KEY, Job, Server
 from trainer.errors import RanksLost, StageError
 from trainer.learning.token_export import TrainedGroup
@@ -49,6 +50,7 @@ def run_stage_on_ranks(
     dataset: Path | None = None,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
     rendezvous: RendezvousConfig | None = None,
+    lock: Path | None = None,
     started: Callable[[], None] = lambda: None,
 ) -> StageResult:
     """Run the stage on `config.parallel.world_size` processes on one or more nodes; fewer while nodes are missing,
@@ -56,9 +58,8 @@ def run_stage_on_ranks(
 
     Raises StageError and the errors of source and sink. `source` and `store` are for reinforcement learning, `corpora`
     for
-    mid-training and SFT replay, `episodes` or `dataset` for SFT, `rendezvous` for several nodes. `started` is called at
-    each start of
-    the ranks.
+    mid-training and SFT replay, `episodes` or `dataset` for SFT, `rendezvous` for several nodes. Ranks of this
+    machine hold `lock` until they end. `started` is called at each start of the ranks.
     """
     server = Server(source, sink, keep_streams)
     several = check(config.parallel, rendezvous) if config.parallel.max_nodes > 1 else None
@@ -90,7 +91,7 @@ def run_stage_on_ranks(
         with Listener(str(job.socket), family="AF_UNIX", authkey=key) as listener, (folder / "log").open("w+b") as log:
             agent = subprocess.Popen(
                 [sys.executable, "-m", "trainer.distributed.elastic.torchrun", *arguments],
-                env=os.environ | {KEY: key.hex()},
+                env=os.environ | {KEY: key.hex()} | ({RANKS_LOCK: str(lock)} if lock else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
