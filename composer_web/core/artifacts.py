@@ -52,9 +52,14 @@ class ArtifactStore:
             raise ArtifactError(f"artifact key {key!r} is not a relative path of plain names")
         return self.root / key
 
-    def put(self, key: str, content: bytes) -> int:
-        """Write a compressed blob atomically. Returns its size on disk."""
-        path = self.path(key)
+    def put(self, key: str, content: bytes, *, max_bytes: int | None = None) -> int:
+        """Write a compressed blob atomically. Returns its size on disk. Raises ArtifactTooLarge for more than `max_bytes`
+        (default MAX_BYTES), which `get` would refuse, and ArtifactError."""
+        path, max_bytes = self.path(key), MAX_BYTES if max_bytes is None else max_bytes
+        if len(content) > max_bytes:
+            raise ArtifactTooLarge(
+                f"{key} is not stored: its {len(content) >> 20} MiB are more than the {max_bytes >> 20} MiB that can be read back"
+            )
         data = zstandard.ZstdCompressor(level=3, write_checksum=True).compress(content)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,13 +140,11 @@ class ArtifactStore:
 
     def put_model(self, key: str, model: BaseModel, *, max_bytes: int | None = None) -> int:
         """Write a blob for `get_model`. Raises ArtifactError, also if `get_model` would reject its size."""
-        content, max_bytes = model.model_dump_json().encode(), MAX_BYTES if max_bytes is None else max_bytes
-        if len(content) > max_bytes:
-            raise ArtifactTooLarge(
-                f"{key} is not stored: {len(content) >> 20} MiB of {type(model).__name__} are more than the {max_bytes >> 20} "
-                "MiB that can be read back; use shorter contexts or fewer rollouts a group"
-            )
-        return self.put(key, content)
+        content = model.model_dump_json().encode()
+        try:
+            return self.put(key, content, max_bytes=max_bytes)
+        except ArtifactTooLarge as error:
+            raise ArtifactTooLarge(f"{error}; use shorter contexts or fewer rollouts a group") from error
 
     def get_model(self, key: str, kind: type[M], *, max_bytes: int | None = None) -> M:
         """The blob parsed as `kind`. Raises ArtifactError."""

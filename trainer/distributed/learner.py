@@ -156,7 +156,8 @@ class ShardedBackend:
         return clip(model, self.meshes, max_norm)
 
     def gather(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
-        """Gather the statistics of all ranks, in the order of a single process."""
+        """Sum loss and tokens of all ranks, and gather their tokens' statistics on rank 0, in the order of a single
+        process."""
         if not scored:
             return 0.0, 0, []
         speaks = self.meshes.context_rank == 0
@@ -164,10 +165,14 @@ class ShardedBackend:
         for rows, facts in zip(self._balanced.rows, scored, strict=True):
             for place, row in zip(rows, _by_row(facts, [self._balanced.lengths[place] for place in rows]), strict=True):
                 parts[place] = row
-        said = self.meshes.gathered((loss, tokens, parts) if speaks else (0.0, 0, {}))
-        everyone = {place: row for _, _, rows in said for place, row in rows.items()}
+        said = self.meshes.gathered((loss, tokens) if speaks else (0.0, 0))
+        everyone = {place: row for rows in self.meshes.to_first(parts if speaks else {}) for place, row in rows.items()}
         together = [everyone[place] for place in sorted(everyone)]
-        return sum(part for part, _, _ in said), sum(count for _, count, _ in said), together
+        return sum(part for part, _ in said), sum(count for _, count in said), together
+
+    def from_first(self, values: dict[str, float]) -> dict[str, float]:
+        received: dict[str, float] = self.meshes.from_first(values)
+        return received
 
     def maximum(self, value: float) -> float:
         return max(self.meshes.gathered(value))

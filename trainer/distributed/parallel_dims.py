@@ -70,6 +70,12 @@ class Meshes:
         distributed.all_gather_object(found, value)
         return found
 
+    def to_first(self, value: Any) -> list[Any]:
+        """Gather `value` on rank 0, ordered by rank; empty on the others. Only for objects of trusted processes."""
+        found: list[Any] = [None] * self.world if self.rank == 0 else []
+        distributed.gather_object(value, found if self.rank == 0 else None, dst=0)
+        return found
+
     def from_first(self, value: Any) -> Any:
         """Broadcast rank 0's value."""
         box = [value]

@@ -70,7 +70,11 @@ class ParallelBackend(Protocol):
         ...
 
     def gather(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
-        """Combine the step's statistics over processes, in the order of a single process."""
+        """Combine the step's statistics over processes, in the order of a single process. Only rank 0 gets the tokens'."""
+        ...
+
+    def from_first(self, values: dict[str, float]) -> dict[str, float]:
+        """Rank 0's values."""
         ...
 
     def sum_routing(self, counts: RoutingCounts) -> RoutingCounts: ...
@@ -121,6 +125,9 @@ class SingleProcess:
 
     def gather(self, loss: float, tokens: int, scored: list[Scored]) -> tuple[float, int, list[Scored]]:
         return loss, tokens, scored
+
+    def from_first(self, values: dict[str, float]) -> dict[str, float]:
+        return values
 
     def sum_routing(self, counts: RoutingCounts) -> RoutingCounts:
         return counts

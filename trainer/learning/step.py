@@ -124,7 +124,7 @@ class Learner:
             "time/optimizer": now(self.device) - differentiated,
             "speed/train_tokens": tokens / seconds if seconds > 0 else 0.0,
             **flops,
-            **_token_metrics(scored),
+            **self.backend.from_first(_token_metrics(scored)),
             **(self.backend.sum_routing(self.replay.take_counts()).metrics() if self.replay else {}),
         }
 

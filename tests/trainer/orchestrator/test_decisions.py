@@ -65,6 +65,7 @@ def test_faults_of_the_installation_are_told_from_those_of_tasks_and_people():
         "invalid_engine_response",
         "group_deadline",
         "reward_failed",
+        "store_failed",
         "worker_lost",
     }
     assert all(is_ours(outcome) for outcome in ours)

@@ -65,7 +65,7 @@ def queued(base: Policy, make_suite: Callable[..., Suite]) -> Callable[..., Run]
     return make
 
 
-def drive(*runs: Run, until: Callable[[], bool], what: str) -> None:
+def drive(*runs: Run, until: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
     """Be rollout workers and the clock until something holds."""
 
     def holds() -> bool:
@@ -76,7 +76,7 @@ def drive(*runs: Run, until: Callable[[], bool], what: str) -> None:
             play_dispatched(run)
         return until()
 
-    eventually(holds, seconds=SECONDS, what=what)
+    eventually(holds, seconds=seconds, what=what)
 
 
 def waits_for_its_first_batch(run: Run) -> None:

@@ -22,11 +22,13 @@ from scripts.stack import ports
 from tests.trainer.stages.memory import small_config
 from tests.web.helpers import eventually
 from tests.web.product import Product
-from tests.web.runs.test_train_dispatch import SECONDS, drive, exactly_once
+from tests.web.runs.test_train_dispatch import drive, exactly_once
 from trainer.config import CheckpointConfig, ParallelConfig, RunConfig
 from trainer.distributed.elastic.parent import RANKS_LOCK
 
 RANK = b"trainer.distributed.worker"
+PATIENCE = 600.0
+"""Seconds: four processes import torch one after the other, before the first step and after the kill."""
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def ranks(product: Product) -> dict[int, int]:
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_a_run_on_two_ranks_whose_worker_is_killed_is_resumed_once(
     product: Product, base: Policy, make_suite: Callable[..., Suite]
 ) -> None:
@@ -74,18 +76,23 @@ def test_a_run_on_two_ranks_whose_worker_is_killed_is_resumed_once(
     )
     run: Run = services.start_run(run=services.create_run(config=RunConfig(name="two ranks", stage=stage)))
     product.start("train")
-    drive(run, until=lambda: run.step >= 1, what="the first step")
+    drive(run, until=lambda: run.step >= 1, what="the first step", seconds=PATIENCE)
     first = ranks(product)
     assert sorted(first.values()) == [0, 1]
     product.kill("train")
-    drive(run, until=lambda: run.recoveries == 1 and run.step >= 2, what="a step after the worker was killed")
+    drive(
+        run,
+        until=lambda: run.recoveries == 1 and run.step >= 2,
+        what="a step after the worker was killed",
+        seconds=PATIENCE,
+    )
     second = ranks(product)
     assert sorted(second.values()) == [0, 1] and not first.keys() & second.keys()
     assert not any(Path(f"/proc/{pid}").exists() for pid in first), "they ended before others began"
-    drive(run, until=lambda: run.state == "finished", what="the end")
+    drive(run, until=lambda: run.state == "finished", what="the end", seconds=PATIENCE)
     exactly_once(run, 4)
     assert run.recoveries == 1
-    eventually(lambda: not ranks(product), seconds=SECONDS, what="the end of the ranks")
+    eventually(lambda: not ranks(product), seconds=PATIENCE, what="the end of the ranks")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -71,7 +71,7 @@ class Remote:
         return answer.value
 
     def next_batch(self, step: int, *, timeout: float) -> list[TrainGroup]:
-        return [TrainGroup.model_validate(group) for group in self.call("next_batch", step, timeout)]
+        return [TrainGroup.model_validate_json(group) for group in self.call("next_batch", step, timeout)]
 
     def flow(self) -> Mapping[str, float]:
         flow: Mapping[str, float] = self.call("flow")
@@ -129,8 +129,9 @@ class Server:
         }
         if source is not None:
             self._calls |= {
+                # As text: as values of JSON, each of their numbers would be an object that is validated twice.
                 "next_batch": lambda step, timeout: [
-                    group.model_dump(mode="json") for group in source.next_batch(step, timeout=timeout)
+                    group.model_dump_json() for group in source.next_batch(step, timeout=timeout)
                 ],
                 "flow": lambda: dict(source.flow()),
             }
