@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, Max, QuerySet, Sum
 
 from composer_web.core.errors import NotFound
 from composer_web.tasks.difficulty import newest
@@ -92,6 +92,13 @@ def prompt_order(suite_name: str, *, seed: int, sampler: CurriculumConfig | None
     rates = {one.task_version_id: one.pass_rate for one in newest(suite_name=suite_name, policy=sampler.policy)}
     candidates = [Candidate(pk, category, rates.get(pk)) for pk, category in order]
     return arrange(candidates, sampler, prompts=prompts, seed=f"{seed}:{suite_name}")
+
+
+def suite_state(suite_name: str) -> tuple[int, int, int]:
+    """Changes whenever the versions of `prompt_order` do: their number, their sum, the newest membership."""
+    rows = SuiteMembership.objects.filter(suite__name=suite_name).exclude(task_version__controls_ok=False)
+    found = rows.aggregate(count=Count("pk"), total=Sum("task_version_id"), newest=Max("pk"))
+    return found["count"], found["total"] or 0, found["newest"] or 0
 
 
 def first_versions(suite: Suite, count: int) -> list[int]:

@@ -14,21 +14,19 @@ from composer_web.evals.models import Evaluation
 from composer_web.live.hints import hint
 from composer_web.quotas import limits
 from composer_web.rollouts.dispatch import scheduling
+from composer_web.rollouts.dispatch.prompts import fresh_prompts
 from composer_web.rollouts.models import (
     GROUP_LEGAL,
     GROUP_OPEN,
     ROLLOUT_OPEN,
     Fork,
     Group,
-    Quarantine,
     Rollout,
     RolloutState,
 )
-from composer_web.rollouts.review_hooks import review
 from composer_web.rollouts.signals import group_ended
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.services import mark_failed, pause_for
-from composer_web.tasks.selectors import prompt_order
 from sandbox.grading.outcomes import Cause, Loss
 from sandbox.storable import storable_text
 from trainer.config import RLConfig
@@ -68,17 +66,9 @@ def pump(*, run_id: int) -> int:
     count = limits.admitted(run=run, wanted=count, group_size=stage.group_size)
     if count <= 0:
         return 0
-    needed = stage.steps * stage.groups_per_step
-    order = prompt_order(stage.suite, seed=run.seed, sampler=stage.curriculum, prompts=needed)
     newest = Group.objects.filter(run=run).aggregate(newest=Max("prompt_index"))["newest"]
     start = 0 if newest is None else newest + 1
-    # A rejected version leaves the order shorter: never repeat what the run has used.
-    used = set(Group.objects.filter(run=run).values_list("task_version_id", flat=True))
-    used |= set(
-        Quarantine.objects.filter(task_version__in=order, state="active").values_list("task_version_id", flat=True)
-    )
-    used |= review().excluded_versions(stage.labels)
-    fresh = [pk for pk in order if pk not in used][:count]
+    fresh = fresh_prompts(run, stage, count)
     if not fresh:
         if open_groups == 0 and groups_kept < stage.steps * stage.groups_per_step:
             mark_failed(

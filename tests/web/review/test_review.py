@@ -21,12 +21,13 @@ from composer_web.review import excluding, selectors, services
 from composer_web.review.models import Label, Queue
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts import selectors as selectors_of_rollouts
-from composer_web.rollouts.dispatch import findings, pump
+from composer_web.rollouts.dispatch import findings
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Finding, Group, Quarantine, Rollout
 from composer_web.rollouts.selectors import in_quarantine
 from composer_web.rollouts.trajectory import trajectory_store
 from composer_web.runs.models import Run
+from composer_web.tasks.selectors import prompt_order
 from sandbox.grading.report import CaseResult
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.web.conftest import PASSWORD
@@ -159,7 +160,7 @@ class TestWhatLabelsDo:
         unfair = {"queue": queue, "question": "flags", "value": "bad_task", "actor": people["operator"]}
         assert excluding.exclude(**unfair, tasks=True) == 1
         assert Quarantine.objects.get().task_version == item.rollout.group.task_version
-        order = pump.prompt_order("train", seed=running.seed)
+        order = prompt_order("train", seed=running.seed)
         assert item.rollout.group.task_version_id in order
         left = set(order) - set(Quarantine.objects.filter(state="active").values_list("task_version_id", flat=True))
         assert len(left) == len(order) - 1

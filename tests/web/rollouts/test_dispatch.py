@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from composer_web.core import leases
 from composer_web.core.models import Lease, Outbox
-from composer_web.rollouts.dispatch import scheduling, services
-from composer_web.rollouts.models import Group, Rollout
+from composer_web.rollouts.dispatch import prompts, scheduling, services
+from composer_web.rollouts.dispatch.prompts import fresh_prompts
+from composer_web.rollouts.models import Group, Quarantine, Rollout
 from composer_web.rollouts.selectors import verdict_counts
 from composer_web.rollouts.worker import tasks
 from composer_web.runs.models import Run, RunEvent
@@ -22,10 +26,11 @@ from composer_web.runs.services import (
     resume_run,
     start_run,
 )
+from composer_web.tasks.models import TaskVersion
 from composer_web.tasks.selectors import prompt_order
 from sandbox.grading.outcomes import Cause, Loss
 from tests.web.making import SMALL, claim, finish, trajectory
-from trainer.config import OrchestratorConfig, RunConfig
+from trainer.config import OrchestratorConfig, RLConfig, RunConfig
 from trainer.inference.contract import ServerHealth
 
 pytestmark = pytest.mark.django_db
@@ -44,6 +49,45 @@ def test_the_gate_bounds_what_is_out(running: Run) -> None:
     assert [g.task_version_id for g in groups(running)] == prompt_order("train", seed=running.seed)[:4]
     assert Outbox.objects.filter(task="rollouts.run_group").count() == 4
     assert verdict_counts(run=running) == {"dispatched": 8, "passed": 0, "failed": 0, "infra_error": 0, "open": 8}
+
+
+def use(run: Run, keys: list[int]) -> None:
+    start = Group.objects.filter(run=run).count()
+    Group.objects.bulk_create(
+        Group(run=run, task_version_id=key, prompt_index=start + n, size=2, dispatched_version=0, state="dispatched")
+        for n, key in enumerate(keys)
+    )
+
+
+def test_prompts_that_were_used_long_ago_are_not_read_again(
+    running: Run, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    """Under the lock of the run, with each group that ends."""
+    monkeypatch.setattr(prompts, "CHUNK", 2)
+    stage = running.configuration.stage
+    assert isinstance(stage, RLConfig)
+    order, asked = prompt_order("train", seed=running.seed), list[int]()
+    for n in range(5):
+        with django_capture_on_commit_callbacks(execute=True), CaptureQueriesContext(connection) as queries:
+            found = fresh_prompts(running, stage, 2)
+        assert found == order[2 * n : 2 * n + 2]
+        use(running, found)
+        asked.append(len(queries))
+    assert asked[-1] == asked[1], asked
+    TaskVersion.objects.filter(pk=order[-1]).update(controls_ok=False)
+    assert fresh_prompts(running, stage, 9) == [order[10]], "another order, and none twice"
+
+
+def test_a_prompt_whose_quarantine_is_lifted_is_used(running: Run, django_capture_on_commit_callbacks: Any) -> None:
+    stage = running.configuration.stage
+    assert isinstance(stage, RLConfig)
+    order = prompt_order("train", seed=running.seed)
+    barred = Quarantine.objects.create(task_version_id=order[0])
+    with django_capture_on_commit_callbacks(execute=True):
+        use(running, fresh_prompts(running, stage, len(order)))
+    assert fresh_prompts(running, stage, 1) == []
+    Quarantine.objects.filter(pk=barred.pk).update(state="lifted")
+    assert fresh_prompts(running, stage, 1) == [order[0]]
 
 
 def test_nothing_is_dispatched_before_the_first_version_or_after_the_end(draft: Run) -> None:
