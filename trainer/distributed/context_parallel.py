@@ -12,7 +12,9 @@ Shape suffixes: B rows, T padded length, H heads, D head width, N policy tokens;
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -50,8 +52,8 @@ class Layout:
     ranks: int
     chunk: int
     """Tokens per chunk; a rank has two chunks, a whole row has 2·ranks."""
-    documents_BT: Tensor | None
-    """Document index of each position, in the order of the whole row; None when a row is one document."""
+    starts: tuple[tuple[int, ...], ...] | None = None
+    """Positions at which the documents of each row begin, the first is 0; None when a row is one document."""
 
     @property
     def chunks(self) -> tuple[int, int]:
@@ -95,8 +97,8 @@ def cut(
     width = batch.tokens_BT.shape[1]
     chunk = -(-width // (2 * ranks))
     padded = 2 * ranks * chunk
-    documents_BT = None if starts is None else _documents(starts, padded).to(batch.tokens_BT.device)
-    layout = Layout(meshes.rows.get_group("context"), rank, ranks, chunk, documents_BT)
+    begins = None if starts is None else tuple(tuple(sorted({0, *row})) for row in starts)
+    layout = Layout(meshes.rows.get_group("context"), rank, ranks, chunk, begins)
     row_N, at_N = batch.predict_from_N // width, batch.predict_from_N % width
     number_N = at_N // chunk
     first, second = layout.chunks
@@ -121,14 +123,13 @@ def cut(
 
 def positions(layout: Layout, rows: int) -> Tensor:
     """Positions of this rank's tokens [B, T/C]; rotary angles count from each document's first token."""
-    at_T = torch.arange(2 * layout.ranks * layout.chunk)
-    if layout.documents_BT is None:
-        return layout.mine(at_T[None].expand(rows, -1))
-    documents_BT = layout.documents_BT
-    at_BT = at_T.to(documents_BT.device)[None].expand(rows, -1)
-    begins_BT = pad(documents_BT[:, 1:] != documents_BT[:, :-1], (1, 0), value=True)
-    start_BT = torch.where(begins_BT, at_BT, 0).cummax(1).values
-    return layout.mine(at_BT - start_BT)
+    at_BT = torch.arange(2 * layout.ranks * layout.chunk)[None].expand(rows, -1)
+    if layout.starts is None:
+        return layout.mine(at_BT)
+    begin_BT = torch.zeros_like(at_BT)
+    for row, places in enumerate(layout.starts):
+        begin_BT[row, list(places)] = torch.tensor(places)
+    return layout.mine(at_BT - begin_BT.cummax(1).values)
 
 
 def decoded(model: PreTrainedModel, tokens_BT: Tensor, meshes: Meshes) -> Tensor:
@@ -175,34 +176,45 @@ def zigzag_attention(
     assert zigzag is not None, "a policy with this attention is called with its layout"
     if key_BHTD.shape[2] == query_BHTD.shape[2]:  # the class keeps no cache while it trains
         key_BHTD, value_BHTD = zigzag.gather(key_BHTD), zigzag.gather(value_BHTD)
+
+    def attend(rows: slice, query: slice, keys: slice) -> Tensor:
+        # Says "causal, aligned at the end" without a matrix of queries and keys, so that flash kernels serve it.
+        visible = causal_lower_right(query.stop - query.start, keys.stop - keys.start)
+        return scaled_dot_product_attention(
+            query_BHTD[rows, :, query],
+            key_BHTD[rows, :, keys],
+            value_BHTD[rows, :, keys],
+            attn_mask=cast(Tensor, visible),
+            scale=scaling,
+            enable_gqa=query_BHTD.shape[1] != key_BHTD.shape[1],
+        )
+
     out = []
     for half, number in enumerate(zigzag.chunks):
-        end = (number + 1) * zigzag.chunk
-        out.append(
-            scaled_dot_product_attention(
-                query_BHTD.narrow(2, half * zigzag.chunk, zigzag.chunk),
-                key_BHTD[:, :, :end],
-                value_BHTD[:, :, :end],
-                attn_mask=_visible(zigzag, number, end, query_BHTD.device),
-                scale=scaling,
-                enable_gqa=query_BHTD.shape[1] != key_BHTD.shape[1],
-            )
-        )
+        begin, end, here = number * zigzag.chunk, (number + 1) * zigzag.chunk, half * zigzag.chunk
+        if zigzag.starts is None:
+            out.append(attend(slice(None), slice(here, here + zigzag.chunk), slice(0, end)))
+            continue
+        rows = []
+        for row, starts in enumerate(zigzag.starts):
+            parts = [
+                attend(slice(row, row + 1), slice(here + first - begin, here + last - begin), slice(start, last))
+                for start, first, last in _documents(starts, begin, end)
+            ]
+            rows.append(torch.cat(parts, 2))
+        out.append(torch.cat(rows))
     return torch.cat(out, 2).transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(ATTENTION, zigzag_attention)
 
 
-def _visible(layout: Layout, number: int, end: int, device: torch.device) -> Tensor:
-    if layout.documents_BT is None:
-        # Says "causal, aligned at the end" without a matrix, so that flash kernels serve it.
-        return cast(Tensor, causal_lower_right(layout.chunk, end))
-    at_T = torch.arange(end, device=device)
-    causal_QT = at_T[-layout.chunk :, None] >= at_T[None]
-    documents_BT = layout.documents_BT[:, :end]
-    same_BQT = documents_BT[:, -layout.chunk :, None] == documents_BT[:, None]
-    return (causal_QT & same_BQT)[:, None]
+def _documents(starts: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Documents with positions in [begin, end): where each starts, and its half-open part in there."""
+    for start, after in pairwise([*starts, max(end, starts[-1] + 1)]):
+        first, last = max(start, begin), min(after, end)
+        if first < last:
+            yield start, first, last
 
 
 class _Gather(torch.autograd.Function):
@@ -221,13 +233,6 @@ class _Gather(torch.autograd.Function):
         mine = torch.empty_like(gradient[0], memory_format=torch.contiguous_format)
         distributed.reduce_scatter_single(mine, gradient.flatten(0, 1).contiguous(), group=ctx.group)
         return mine, None
-
-
-def _documents(starts: list[tuple[int, ...]], width: int) -> Tensor:
-    begins_BT = torch.zeros(len(starts), width, dtype=torch.int64)
-    for row, places in enumerate(starts):
-        begins_BT[row, list(places)] = 1
-    return begins_BT.cumsum(1)
 
 
 def _open(pairs: tuple[Tensor, Tensor], kept_N: Tensor) -> tuple[Tensor, Tensor]:
