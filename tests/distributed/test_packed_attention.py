@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -36,9 +38,9 @@ def test_documents_of_a_row_see_themselves_alone(rank: int, monkeypatch: pytest.
     wanted = scaled_dot_product_attention(query, key, value, attn_mask=visible[:, None], enable_gqa=True)
     masks: list[object] = []
 
-    def noted(*tensors: torch.Tensor, attn_mask: torch.Tensor, **rest: object) -> torch.Tensor:
+    def noted(*tensors: torch.Tensor, attn_mask: torch.Tensor, **rest: Any) -> torch.Tensor:
         masks.append(type(attn_mask))
-        return scaled_dot_product_attention(*tensors, attn_mask=attn_mask, **rest)  # type: ignore[arg-type]
+        return scaled_dot_product_attention(*tensors, attn_mask=attn_mask, **rest)
 
     monkeypatch.setattr(context_parallel, "scaled_dot_product_attention", noted)
     part, _ = zigzag_attention(nn.Module(), layout(rank).mine(query, 2), key, value, None, zigzag=layout(rank))

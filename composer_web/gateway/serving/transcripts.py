@@ -71,11 +71,12 @@ def _loaded(folder: Path) -> Loaded:
     key = _key(folder)
     found = _renderers.get(key)
     if found is None:
-        found = _load(folder)
+        found, first = _load(folder), not _renderers
         for oldest in list(_renderers)[: len(_renderers) - MOST_RENDERERS + 1]:
             _renderers.pop(oldest, None)
         _renderers[key] = found
-        freeze_heap()
+        if first:  # a tokenizer's libraries came with it; another tokenizer adds little, and may go again
+            freeze_heap()
     return found
 
 
