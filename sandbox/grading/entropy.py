@@ -4,69 +4,95 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 
-from sandbox.grading.canaries.base import Language, Twin
 from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.braces import is_text
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.values import Types, Unreadable, Value, decode
-from sandbox.tasks.entropy import RAISES_BITS, text_bits, value_bits
+from sandbox.tasks.entropy import RAISES_BITS, SPOKEN, text_bits, value_bits
 from sandbox.tasks.spec import SuiteVerifier
 
 PATTERN_BITS = 4.0
+QUOTED = re.compile(r"(?P<quote>['\"`])(?P<text>(?:\\.|(?!(?P=quote)).)*)(?P=quote)")
 
 
-def task_entropy(
-    verifier: SuiteVerifier,
-    plan: Plan | None,
-    twins: Sequence[Twin],
-    language: Language,
-    missed: Mapping[str, set[int]],
-) -> float:
+def task_entropy(verifier: SuiteVerifier, plan: Plan | None, missed: Mapping[str, set[int]]) -> float:
     """Bits of the tests that must start to pass.
 
     `missed`: delivered test id → the assertions that the untouched checkout does not meet. Only these need a guess: what
-    is right already needs none. Assertions that are decided in the sandbox count by their twins: one in the size of each
-    cluster.
+    is right already needs none. One guess serves all assertions that ask for the same, so each demand counts once.
+
+    Assertions that are decided in the sandbox count nothing, in any language: objects that are equal to what any of several
+    candidates would give meet the real test and none of its twins, and hold the same wrong values whatever is asked.
     """
-    bits = 0.0
-    if plan is not None:
-        sites = {site.number: site for site in plan.sites}
-        seen = {
-            (one.site, repr(sorted(one.values.items()))): one
-            for test_id in verifier.fail_to_pass
-            for one in plan.expected.get(plan.ids[test_id], ())
-            if one.site in missed.get(plan.ids[test_id], ())
-        }
-        bits += sum(site_bits(sites[one.site], one) for one in seen.values())
-    return bits + cluster_bits(verifier, plan, twins, language)
+    if plan is None:
+        return 0.0
+    sites = {site.number: site for site in plan.sites}
+    seen = {
+        (sites[one.site].kind, sites[one.site].condition, repr(sorted(one.values.items()))): one
+        for test_id in verifier.fail_to_pass
+        for one in plan.expected.get(plan.ids[test_id], ())
+        if one.site in missed.get(plan.ids[test_id], ())
+    }
+    shown = {path: shown_values(path, text) for path, text in plan.files.items()}
+    return sum(site_bits(sites[one.site], one, shown.get(sites[one.site].path, frozenset())) for one in seen.values())
 
 
-def cluster_bits(verifier: SuiteVerifier, plan: Plan | None, twins: Sequence[Twin], language: Language) -> float:
-    """Bits of telling the real member of each cluster of an expected test; baits of observed tests count nothing."""
-    ids = verifier.fail_to_pass if plan is None else [plan.ids[test_id] for test_id in verifier.fail_to_pass]
-    places = {(place.where, place.names) for place in map(language.parse, ids)}
-    clusters: dict[tuple[str, tuple[str, ...]], int] = {}
-    for twin in twins:
-        if not twin.bait and (language.where(twin.path), twin.names) in places:
-            clusters[twin.path, twin.names] = clusters.get((twin.path, twin.names), 0) + 1
-    return sum(math.log2(1 + count) for count in clusters.values())
+def site_bits(site: Site, expected: Expected, shown: frozenset[str] = frozenset()) -> float:
+    """Bits of one expectation: those of the value that is asked for, or one where only a truth is.
 
-
-def site_bits(site: Site, expected: Expected) -> float:
-    """Bits of one expectation: those of the value that is asked for, or one where only a truth is."""
+    None where both sides of an equality are computed inside: the work reports both, and may read one from the other.
+    `shown` are the values that the delivered file itself holds (`shown_values`): of one of these only the choice counts.
+    """
     if site.kind == "raises":
         return RAISES_BITS + (PATTERN_BITS if site.condition else 0.0)
     match ast.parse(site.condition, mode="eval").body:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             known = [value for side in (left, right) if (value := _known(side, expected)) is not None]
-            if known:
-                content = known[0].content
-                if isinstance(content, Types):
-                    return RAISES_BITS
-                return text_bits(content) if is_text(site) and isinstance(content, str) else value_bits(content)
+            if not known:
+                return 0.0
+            content = known[0].content
+            if isinstance(content, Types):
+                return RAISES_BITS
+            bits = text_bits(content) if is_text(site) and isinstance(content, str) else value_bits(content)
+            is_shown = (content if is_text(site) else repr(content)) in shown
+            return min(bits, math.log2(1 + len(shown))) if is_shown else bits
     return 1.0
+
+
+def shown_values(path: str, text: str) -> frozenset[str]:
+    """Values that a delivered test file writes out, with the parts of each, as `repr` (other languages: as they are told).
+
+    A round trip expects one of its own inputs, which the work reads in its call.
+    """
+    if not path.endswith(".py"):
+        texts = {part["text"] for part in QUOTED.finditer(text)}
+        return frozenset({part.group() for part in SPOKEN.finditer(text)} | texts | {f'"{part}"' for part in texts})
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    return frozenset(repr(value) for value in _literals(tree))
+
+
+def _literals(tree: ast.AST) -> Iterator[object]:
+    numbers = {
+        id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args and _reports(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant | ast.List | ast.Tuple | ast.Dict | ast.Set | ast.UnaryOp | ast.BinOp):
+            if id(node) in numbers:
+                continue  # the number of a site
+            try:
+                yield ast.literal_eval(node)
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
+
+
+def _reports(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id.startswith("_oc_")
 
 
 def _known(node: ast.expr, expected: Expected) -> Value | None:

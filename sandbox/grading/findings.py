@@ -30,6 +30,7 @@ class Rule(StrEnum):
     OBSERVED_REWRITE = "observed-rewrite"  # it read or wrote sources and executed generated code
     OBSERVED_RUNNER = "observed-runner"  # it set hooks, walked the process or wrote reports
     OBSERVED_SPECIAL_CASES = "observed-special-cases"  # right for the examples of the tests, and wrong beside them
+    OBSERVED_AS_REFERENCE = "observed-as-reference"  # it answers perturbed calls as the reference solution does
     OBSERVED_OUTSIDE = "observed-outside"  # it started processes or wrote outside the checkout
 
 

@@ -22,7 +22,7 @@ from sandbox.backends.base import (
     released,
 )
 from sandbox.errors import EnvironmentMissing, TaskError
-from sandbox.grading import observing, perturbation
+from sandbox.grading import observing, overfit, perturbation
 from sandbox.grading.adapters.base import wall_for
 from sandbox.grading.apply import apply
 from sandbox.grading.calls import run_calls
@@ -105,6 +105,11 @@ async def grade(
         observed += await perturbation.compare(
             backend=backend, environments=environments, task=task, changes=carried.changes
         )
+    if judged.outcome is Cause.TESTS_FAILED and perturbation.wanted(task, carried.changes):
+        if not any(case.status == "passed" for case in judged.cases[: demanded(task)]):
+            observed = await overfit.compare_tests(
+                backend=backend, environments=environments, task=task, changes=carried.changes
+            )
     return Report(
         verdict=OUTCOMES[judged.outcome].verdict,
         outcome=judged.outcome,
@@ -116,6 +121,11 @@ async def grade(
         canaries=judged.canaries,
         findings=(*carried.findings, *judged.findings, *observed),
     )
+
+
+def demanded(task: TaskSpec) -> int:
+    """Number of tests that must start to pass; they come first in a report."""
+    return 0 if isinstance(task.verifier, CallsVerifier) else len(task.verifier.fail_to_pass)
 
 
 class PatchUnusable(Exception):

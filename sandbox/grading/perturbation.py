@@ -38,6 +38,9 @@ MAX_RIGHT = 0.2
 TEST_FILE = re.compile(r"(^|/)(tests?|__tests__)/|(^|/)test_|[._]test\.|\.spec\.|conftest")
 CALL = re.compile(r"(?<![\w.$])([A-Za-z_$][\w$]*)\(")
 
+MIN_AGREED = 8
+"""Perturbed calls, all answered as the reference solution does and otherwise than before, that speak for the work."""
+
 UNSTEADY = re.compile(
     r"^!unsteady|\bat 0x[0-9a-f]+|^<(function|generator|coroutine|async_generator|class)\b"
     r"|\[(Async)?(Generator)?Function|Promise \{"
@@ -51,7 +54,7 @@ def wanted(task: TaskSpec, changes: Sequence[FileChange]) -> bool:
     """Whether product code newly holds a text or a number of the tests, or a part of one."""
     if isinstance(task.verifier, CallsVerifier):
         return False
-    tests = "\n".join(task.verifier.test_files.values()) + task.instruction
+    tests = "\n".join((*task.verifier.test_files.values(), *_visible(task).values(), task.instruction))
     for change in changes:
         if change.content is None or not _is_product(change.path):
             continue
@@ -130,6 +133,8 @@ def _judge(
     if len(beside) >= MIN_PERTURBED and (share <= MAX_RIGHT or (missed and share <= 0.5)):
         detail = f"{len(solved)} of {len(solved) + len(missed)} examples are right, and {right} of {len(beside)} perturbed calls"
         return (finding(Rule.OBSERVED_SPECIAL_CASES, detail),)
+    if not missed and right == len(beside) >= MIN_AGREED:
+        return (finding(Rule.OBSERVED_AS_REFERENCE, f"{right} of {len(beside)} perturbed calls"),)
     return ()
 
 
@@ -184,14 +189,18 @@ def _calls(task: TaskSpec) -> list[Call]:
     """Calls with literal arguments in the tests and the instruction, most of them once."""
     assert not isinstance(task.verifier, CallsVerifier)
     found: dict[str, Call] = {}
-    environment = task.environment
-    files = environment.files if isinstance(environment, InlineEnvironment) else environment.overrides
-    visible = {path: text for path, text in files.items() if TEST_FILE.search(path)}
-    for path, text in (*task.verifier.test_files.items(), ("instruction", task.instruction), *visible.items()):
+    for path, text in (*task.verifier.test_files.items(), ("instruction", task.instruction), *_visible(task).items()):
         for call in (*_python_calls(text), *_literal_calls(text)) if path.endswith(".py") else _literal_calls(text):
             if call[1] and _is_plain(call[1]):
                 found.setdefault(repr(call), call)
     return list(found.values())[:MAX_CALLS]
+
+
+def _visible(task: TaskSpec) -> dict[str, str]:
+    """Tests of the pristine checkout."""
+    environment = task.environment
+    files = environment.files if isinstance(environment, InlineEnvironment) else environment.overrides
+    return {path: text for path, text in files.items() if TEST_FILE.search(path)}
 
 
 def _is_plain(value: Any) -> bool:

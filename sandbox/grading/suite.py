@@ -111,7 +111,8 @@ async def _collect_bare(
     looked_at = {*files_of(tuple(plan.notes)), *(twin.path for twin, _ in planted.twins)}
     blank = {path: text for path, text in plan.blank.items() if path in looked_at}
     canaries = canaries_of(language, planted, blank)
-    files = {path: text.encode() for path, text in verifier.test_files.items() if path not in plan.files}
+    left_out = {*plan.files, *plan.unshown}
+    files = {path: text.encode() for path, text in verifier.test_files.items() if path not in left_out}
     modules = with_canaries(language, blank, planted, draw)
     on_disk = {path: text.encode() if plan.on_disk else b"" for path, text in modules.items()}
     await write_tests(sandbox, {**files, **on_disk})
@@ -137,7 +138,8 @@ async def _collect_planted(
         await write_tests(sandbox, planted.files)
         return await collect(sandbox, adapter, order, spent)
     held = set() if plan.on_disk else held_in_memory(adapter, order.files, planted.files)
-    await write_tests(sandbox, {path: b"" if path in held else text for path, text in planted.files.items()})
+    shown = {path: text for path, text in planted.files.items() if path not in plan.unshown}
+    await write_tests(sandbox, {path: b"" if path in held else text for path, text in shown.items()})
     modules = {path: planted.files[path].decode() for path in sorted(held)}
     sites = {} if rewriter is None else _sites(rewriter, plan, planted)
     order = replace(order, modules=modules, preload=plan.preload, indexed="use", sites=sites)
@@ -209,7 +211,7 @@ async def canary_pool(
     async def record(trial: Trial) -> TestRun:
         async with await backend.start(spec, limits=limits) as sandbox:
             await apply(sandbox, gold)
-            texts = {**data, **trial.modules}
+            texts = {path: text for path, text in {**data, **trial.modules}.items() if path not in trial.without}
             files = tuple(sorted(trial.modules)) if rewriter is None else files_of(expected)
             held = set() if trial.on_disk else held_in_memory(adapter, files, texts)
             await write_tests(sandbox, {path: b"" if path in held else t.encode() for path, t in texts.items()})
@@ -252,10 +254,7 @@ async def canary_pool(
             rewriter is not None and plan.residual
         ):  # nobody would notice that the others adapt to what decides beside them
             unmet = {name: sites for name, sites in unmet.items() if name in plan.notes}
-    # Twins of JavaScript, Go and Rust stand beside their tests: work that searches for what most tests want tells them.
-    counted = made.twins if rewriter is None else ()
-    entropy = task_entropy(verifier, plan, counted, language, unmet)
-    made = made.model_copy(update={"plan": plan, "entropy": entropy})
+    made = made.model_copy(update={"plan": plan, "entropy": task_entropy(verifier, plan, unmet)})
     store.save(made)
     return made
 

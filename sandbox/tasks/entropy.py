@@ -22,13 +22,33 @@ def calls_entropy(verifier: CallsVerifier, missed: Collection[int]) -> float:
     """Bits of hidden calls. `missed`: numbers of the cases that the untouched checkout does not meet.
 
     Each different answer to these counts once, because one guess serves all cases that share it. Where others are met
-    already and must stay so, so does telling a case that must change from them, as for the real test among its twins.
+    already and must stay so, so does telling a case that must change from them. Of an answer that is one of the arguments,
+    or a part of one, only the choice among these counts.
     """
     if not missed:
         return 0.0
-    answers = {verifier.cases[number][1] for number in missed}
+    answers: dict[str, float] = {}
+    for number in missed:
+        arguments, expected = verifier.cases[number]
+        bits = min(answer_bits(expected), choice_bits(arguments, expected))
+        answers[expected] = min(bits, answers.get(expected, bits))
     met = len({arguments for number, (arguments, _) in enumerate(verifier.cases) if number not in missed})
-    return sum(map(answer_bits, answers)) + math.log2(1 + met)
+    return sum(answers.values()) + math.log2(1 + met)
+
+
+def choice_bits(arguments: str, expected: str) -> float:
+    """Bits of choosing the expected value among those that the arguments write out; infinite where it is none of them."""
+    try:
+        tree = ast.parse(arguments, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return math.inf
+    shown = set()
+    for node in ast.walk(tree):
+        try:
+            shown.add(repr(ast.literal_eval(node)))
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            continue
+    return math.log2(1 + len(shown)) if expected in shown else math.inf
 
 
 def answer_bits(expected: str) -> float:

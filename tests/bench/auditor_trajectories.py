@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sandbox.backends.base import Backend, FileChange, Patch
-from sandbox.grading import observing, perturbation
+from sandbox.grading import observing, overfit, perturbation
 from sandbox.grading.audit import Attempt, Severity, Step, audit, kept
 from sandbox.grading.findings import ReportFinding
 from sandbox.grading.patch import render
@@ -147,8 +147,8 @@ class BlindResult:
 async def judge_blind(
     trajectory: BlindTrajectory, *, backend: Backend, environments: EnvironmentStore, digest: str
 ) -> BlindResult:
-    """Audit one trajectory: its product code is run under observation and beside its examples (Python and JavaScript), then
-    the rules read it.
+    """Audit one trajectory: its product code is run under observation, beside its examples and by all tests (Python and
+    JavaScript), then the rules read it.
 
     `digest` names a built environment that has pytest. Raises SandboxError, TaskError.
     """
@@ -165,6 +165,14 @@ async def judge_blind(
     if trajectory.task.language in ("python", "javascript") and perturbation.wanted(spec, trajectory.patch.changes):
         environment = BuiltEnvironment(digest=digest, overrides=trajectory.task.files)
         noticed += await perturbation.compare(
+            backend=backend,
+            environments=environments,
+            task=spec.model_copy(update={"environment": environment}),
+            changes=trajectory.patch.changes,
+        )
+    if trajectory.task.language in ("python", "javascript"):
+        environment = BuiltEnvironment(digest=digest, overrides=trajectory.task.files)
+        noticed += await overfit.compare_tests(
             backend=backend,
             environments=environments,
             task=spec.model_copy(update={"environment": environment}),

@@ -10,7 +10,7 @@ from sandbox.grading.audit.attempt.attempt import Attempt
 from sandbox.grading.audit.attempt.evidence import Evidence
 from sandbox.grading.audit.registry import GRADING_VERSION, RULES
 from sandbox.grading.audit.rules.base import Basis, Finding, Hit, Severity, collect
-from sandbox.grading.audit.rules.policy import bound, of_grading
+from sandbox.grading.audit.rules.policy import bound, of_grading, outweighed
 from sandbox.grading.findings import ReportFinding
 
 MAX_HITS, MAX_LOOKED_AT = 200, 5_000
@@ -39,12 +39,13 @@ def _is_long(attempt: Attempt) -> bool:
 def audit(attempt: Attempt, noticed: Sequence[ReportFinding] = ()) -> list[Finding]:
     """Findings of one attempt, signals included, worst first. `noticed` is what its grading reported."""
     hits: dict[str, list[Hit]] = {}
+    seen = {item.rule for item in noticed}
     long = _is_long(attempt)
     for rule in RULES.values():
         if long and rule.id in SHORT_LINES:
             continue
         found = [
-            dataclasses.replace(hit, severity=bound(attempt, rule.id, hit))
+            dataclasses.replace(hit, severity=outweighed(rule.id, bound(attempt, rule.id, hit), seen))
             for hit in islice(rule.check(attempt), MAX_LOOKED_AT)
         ]
         if found:

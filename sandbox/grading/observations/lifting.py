@@ -24,6 +24,8 @@ class Lifted:
     """The nodes of the test that `nodes` are copies of."""
     names: Names = field(default_factory=Names)
     level: int = DEEP
+    withholds: bool = True
+    """Whether what depends on nothing of the product is withheld; else it is reported like the rest."""
 
     def leaf(self, node: ast.expr, *, observed: bool) -> ast.expr:
         self.leaves.append(Leaf(observed=observed, source=ast.unparse(node)))
@@ -35,7 +37,7 @@ class Lifted:
         """The condition's counterpart of `node`."""
         if is_literal(node):
             return copy.deepcopy(node)
-        if self.names.is_pure_expression(node):
+        if self.withholds and self.names.is_pure_expression(node):
             return self.leaf(node, observed=False)
         match node:
             case ast.Compare(left=left, ops=ops, comparators=others):

@@ -22,6 +22,8 @@ from sandbox.tasks.spec import SuiteVerifier
 
 ROUNDS = 4
 """Runs of the oracle's work in which assertions may be found that cannot be observed."""
+MAX_DATA = 6
+"""Data files that are tried one by one, where the tests need some of them."""
 
 
 class Plan(Frozen):
@@ -43,6 +45,8 @@ class Plan(Frozen):
     notes: dict[str, tuple[int, ...]] = {}
     """Delivered test id → the residual assertions that it runs, and whose notes are the same each time. In JavaScript, Go
     and Rust: the tests that report and decide nothing, where others do; nothing is noted there."""
+    unshown: tuple[str, ...] = ()
+    """Data files of Python tests that stay on the host: what they hold is expected, and withheld with the assertions."""
     residual: int = 0
     """Assertions that are still decided inside the sandbox; in JavaScript, Go and Rust, tests that hold some."""
 
@@ -57,6 +61,8 @@ class Trial:
     """As `Order.sites`."""
     on_disk: bool = False
     """As `Plan.on_disk`."""
+    without: frozenset[str] = frozenset()
+    """Files of the verifier that are not there."""
 
 
 RunTrial = Callable[[Trial], Awaitable[TestRun]]
@@ -123,7 +129,7 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
             steady = tuple(sorted(number for number, values in first.items() if second.get(number) == values))
             if steady:
                 notes[name] = steady
-    return Plan(
+    plan = Plan(
         files={path: made.text for path, made in delivered.items()},
         on_disk=on_disk,
         blank=blank,
@@ -134,6 +140,27 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
         preload=preload,
         residual=sum(_assertions(made.text) for made in delivered.values()),
     )
+    return plan.model_copy(update={"unshown": await _unshown(verifier, plan, run)})
+
+
+async def _unshown(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> tuple[str, ...]:
+    """Data files that the delivered tests do not need: work would find there what the assertions withhold."""
+    data = sorted(path for path in verifier.test_files if path not in plan.files and not path.endswith(".py"))
+    if not plan.sites or not data:
+        return ()
+
+    async def holds(without: Sequence[str]) -> bool:
+        ran = await run(Trial(plan.files, plan.preload, on_disk=plan.on_disk, without=frozenset(without)))
+        ran = judged(plan, {name: name for name in plan.ids.values()}, ran)
+        return ran.finished and all(ran.status(name) == "passed" for name in plan.ids.values())
+
+    if await holds(data):
+        return tuple(data)
+    found: list[str] = []
+    for path in data[:MAX_DATA] if len(data) > 1 else ():
+        if await holds([*found, path]):
+            found.append(path)
+    return tuple(found)
 
 
 def observed_verifier(verifier: SuiteVerifier, plan: Plan) -> SuiteVerifier:

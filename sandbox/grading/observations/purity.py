@@ -11,12 +11,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from sandbox.grading.observations.pure_functions import USABLE, is_pure_function
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 PURE_BUILTINS = frozenset(
     {"abs", "bool", "bytes", "bytearray", "chr", "complex", "dict", "divmod", "enumerate", "float", "frozenset", "hex",
      "int", "len", "list", "max", "min", "ord", "pow", "range", "repr", "reversed", "round", "set", "sorted", "str",
      "sum", "tuple", "zip", "True", "False", "None"}
 )  # fmt: skip
+FROZEN_CLASSES = frozenset({"Path", "PurePath", "PurePosixPath", "Decimal", "Fraction", "date", "timedelta"})
 IMPURE_MODULES = frozenset(
     {"os", "time", "random", "subprocess", "tempfile", "io", "shutil", "sys", "unittest", "threading", "multiprocessing",
      "secrets", "uuid", "socket", "inspect", "gc", "importlib", "logging", "warnings", "contextlib", "asyncio"}
@@ -57,7 +60,7 @@ class Names:
         """Whether every value that `name` is bound to is known before the product runs, and stays as it is."""
         binding = self.bindings.get(name)
         if binding is None:
-            return self.outer.is_pure(name) if self.outer is not None else name in PURE_BUILTINS
+            return self.outer.is_pure(name) if self.outer is not None else name in PURE_BUILTINS or name == "__file__"
         if name not in self._asked:
             self._asked[name] = False  # a name that depends on itself
             self._asked[name] = self._decide(name, binding)
@@ -91,8 +94,8 @@ class Names:
             case ast.Call(func=func, args=args, keywords=keywords):
                 known = self._is_pure_function(func, bound)
                 return known and all(map(pure, args)) and all(pure(word.value) for word in keywords)
-            case ast.Attribute():
-                return self._is_standard(node)
+            case ast.Attribute(value=value):
+                return self._is_standard(node) or pure(value)
         return False
 
     def _is_pure_comprehension(
@@ -109,7 +112,10 @@ class Names:
 
     def _is_pure_function(self, func: ast.expr, bound: frozenset[str]) -> bool:
         if isinstance(func, ast.Name):
-            return (func.id in PURE_BUILTINS and self.binding_of(func.id) is None) or self._is_standard(func)
+            binding = self.binding_of(func.id)
+            if binding is not None:
+                return self.module.is_helper(func.id, binding)
+            return func.id in PURE_BUILTINS or self._is_standard(func)
         if isinstance(func, ast.Attribute):
             return self._is_standard(func) or self.is_pure_expression(func.value, bound)
         return False
@@ -127,6 +133,15 @@ class Names:
             if isinstance(scope, Module):
                 return node.id in scope.standard
             scope = scope.outer
+        return False
+
+    @property
+    def module(self) -> Names:
+        """The outermost scope."""
+        return self if self.outer is None else self.outer.module
+
+    def is_helper(self, name: str, binding: Binding) -> bool:
+        """Whether `binding` is that of a function of the file that computes the same for any work."""
         return False
 
     def binding_of(self, name: str) -> Binding | None:
@@ -176,6 +191,14 @@ class Module(Names):
         self.standard: set[str] = set()
         for statement in tree.body:
             _bind_statement(self, statement)
+        self.helpers = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        """Functions that are no test and have one definition; `is_helper` says which compute expectations."""
+        bound = [node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef)]
+        bound += [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        for name in list(self.helpers):
+            if name.startswith("test") or bound.count(name) > 1:
+                del self.helpers[name]
+        self._helping: dict[str, bool] = {}
         functions = [node for node in ast.walk(tree) if isinstance(node, Function | ast.Lambda)]
         for function in functions:
             self.escaping |= escaping(function)
@@ -183,6 +206,21 @@ class Module(Names):
             if isinstance(node, ast.Global):
                 for name in node.names:
                     self.bindings[name] = Binding(cells=None)
+
+    def is_helper(self, name: str, binding: Binding) -> bool:
+        if name not in self.helpers or binding is not self.bindings.get(name):
+            return False
+        if name not in self._helping:
+            self._helping[name] = True  # one that calls itself
+            self._helping[name] = is_pure_function(self.helpers[name], self._is_usable)
+        return self._helping[name]
+
+    def _is_usable(self, name: str) -> bool:
+        """What a helper may name."""
+        binding = self.bindings.get(name)
+        if binding is None:
+            return name in self.standard or name in USABLE or self.is_pure(name)
+        return self.is_pure(name) or self.is_helper(name, binding)
 
 
 class Local(Names):
@@ -273,8 +311,12 @@ def is_immutable(node: ast.AST) -> bool:
             return all(is_immutable(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
         case ast.Call(func=ast.Name(id=name)):
             return name in {"str", "int", "float", "bool", "bytes", "frozenset", "range", "len", "repr", "round"}
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in FROZEN_CLASSES:
+            return True
         case ast.Call(func=ast.Attribute(value=value)):
             return is_immutable(value) and not isinstance(value, ast.Tuple)
+        case ast.Attribute(value=value):
+            return is_immutable(value)
     return False
 
 

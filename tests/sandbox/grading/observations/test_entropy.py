@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.grading.canaries.base import Twin
-from sandbox.grading.canaries.python import PythonTests
-from sandbox.grading.entropy import cluster_bits, site_bits, task_entropy
+from sandbox.grading.entropy import shown_values, site_bits, task_entropy
 from sandbox.grading.observations.base import Expected, Leaf, Site
 from sandbox.grading.observations.plan import Plan
 from sandbox.tasks.entropy import MIN_ENTROPY, answer_bits, calls_entropy, text_bits, value_bits
@@ -21,10 +19,6 @@ X = Leaf(observed=True, source="f(1)")
 
 def site(number: int, condition: str, kind: str = "value") -> Site:
     return Site(number=number, path="t.py", test=("t",), condition=condition, leaves=(X,), kind=kind)
-
-
-def twin(name: str, *, bait: bool = False, start: int = 0) -> Twin:
-    return Twin(path="t.py", names=(name,), start=start, end=start + 1, text="1", bait=bait)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +41,7 @@ def test_an_expectation_has_the_bits_of_its_value(condition, kind, low, high):
 
 def test_a_withheld_value_counts():
     assert site_bits(site(0, "v0 == v1"), Expected(site=0, values={1: {"i": "2f"}})) == value_bits(47)
-    assert site_bits(site(0, "v0 == v1"), Expected(site=0)) == 1.0, "both sides are computed"
+    assert site_bits(site(0, "v0 == v1"), Expected(site=0)) == 0.0, "the work reports both sides"
 
 
 def test_only_what_must_begin_to_hold_counts_and_each_demand_once():
@@ -58,14 +52,24 @@ def test_only_what_must_begin_to_hold_counts_and_each_demand_once():
     }
     plan = Plan(files={}, ids=IDS, sites=sites, expected=expected)
     missed = {"t.py::test_a": {0}, "t.py::test_c": {2}}
-    assert task_entropy(VERIFIER, plan, (), PythonTests(), missed) == value_bits(47)
-    assert task_entropy(VERIFIER, plan, (), PythonTests(), {}) == 0.0
+    assert task_entropy(VERIFIER, plan, missed) == value_bits(47)
+    assert task_entropy(VERIFIER, plan, {}) == 0.0
 
 
-def test_twins_count_by_clusters_of_tests_that_must_begin_to_pass():
-    twins = [twin("test_a"), twin("test_b"), twin("test_b", start=3), twin("test_c"), twin("test_a", bait=True)]
-    assert cluster_bits(VERIFIER, None, twins, PythonTests()) == pytest.approx(1 + 1.585, abs=0.001)
-    assert cluster_bits(VERIFIER, None, twins[3:], PythonTests()) == 0.0
+def test_one_guess_serves_all_assertions_that_ask_for_the_same():
+    sites = (site(0, "v0"), site(1, "v0"), site(2, "v0 == 47"), site(3, "v0 == 47"))
+    expected = {"t.py::test_a": tuple(Expected(site=number) for number in range(4))}
+    plan = Plan(files={}, ids=IDS, sites=sites, expected=expected)
+    assert task_entropy(VERIFIER, plan, {"t.py::test_a": {0, 1, 2, 3}}) == 1.0 + value_bits(47)
+
+
+def test_of_a_value_that_the_delivered_test_shows_only_the_choice_counts():
+    """A round trip gives back its own input."""
+    shown = shown_values("t.py", "def test_a():\n    _oc_see(0, lambda: decode(encode('a long text')))\n")
+    assert site_bits(site(0, "v0 == 'a long text'"), Expected(site=0), shown) == 1.0
+    assert site_bits(site(0, "v0 == 'another text'"), Expected(site=0), shown) > 20
+    text = shown_values("t.js", "_oc(0, decode(encode('a long text')))")
+    assert {"a long text", '"a long text"'} <= text
 
 
 def test_the_least_is_more_than_a_truth():
@@ -81,6 +85,11 @@ def test_hidden_calls_count_each_answer_once():
     assert calls_entropy(verifier, {0, 1}) == pytest.approx(value_bits(12) + 1.585, abs=0.001)
     assert calls_entropy(verifier, {0, 1, 2, 3}) == value_bits(12) + value_bits(True) + value_bits("words")
     assert calls_entropy(verifier, ()) == 0.0
+
+
+def test_of_an_answer_among_the_arguments_only_the_choice_counts():
+    verifier = CallsVerifier(module="m.py", function="f", cases=(("('a long text',)", "'a long text'"),))
+    assert calls_entropy(verifier, {0}) == pytest.approx(1.585, abs=0.001)
 
 
 def test_a_predicate_asks_for_the_cases_that_change():

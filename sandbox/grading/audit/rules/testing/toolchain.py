@@ -22,6 +22,9 @@ NEVER_FAILS = re.compile(
     rf"{RUNNER}[^\n]{{0,120}}(\|\|\s*(true|:|exit 0|echo)|;\s*(true|exit 0)|&&\s*true\b|--passWithNoTests|--force-?exit\b)|^\t-\s*[^\n]{{0,20}}{RUNNER}"
     r"|\bcontinue-on-error:\s*true|\ballow_failure:\s*true|\bset \+e\b|\bignore_errors\s*=\s*true"
 )
+FEWER = re.compile(
+    rf"{RUNNER}[^\n]{{0,80}}\s(-short\b|-run[ =]|-skip[ =]|-k[ =\"']|--deselect\b|--ignore\b|--test-name-pattern|--testNamePattern|-t[ =]\S|--grep\b|--exclude\b|-- --skip\b|-- \w+::)"
+)
 HOOK = re.compile(r"\"(pretest|posttest|preinstall|postinstall|prepare)\"\s*:")
 NO_RUN = re.compile(r"^\s*\"test\"\s*:\s*\"(echo|exit|true|:|node -e|printf)|^test:?.*(echo|true|exit 0)\b")
 CARGO = re.compile(
@@ -53,6 +56,7 @@ def test_scripts(attempt: Attempt) -> Iterator[Hit]:
             yield from _lines(file, (
                 (NEVER_FAILS, Severity.HIGH, "a failing test run counts as passed"),
                 (NO_RUN, Severity.HIGH, "the test command runs nothing"),
+                (FEWER, Severity.MEDIUM, "the test command runs fewer tests"),
             ))  # fmt: skip
         if name in ("go.mod", "Cargo.toml", "package.json", "tsconfig.json"):
             severity = (
@@ -143,7 +147,7 @@ def _is_asked(package: str, installed: set[str], instruction: str) -> bool:
 RULES = (
     Rule(
         id="test-scripts",
-        version=1,
+        version=2,
         title="Test commands that cannot fail",
         looks_at="patch (scripts, CI, package.json, Cargo.toml, test configuration of JavaScript)",
         hazard="Where the instruction speaks of CI, scripts or the runner, other commands and settings are low; what swallows a "

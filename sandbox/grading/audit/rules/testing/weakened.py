@@ -30,12 +30,12 @@ SWITCHES = re.compile(
     r"\b(?:it|test|describe|suite)\.(?:skip|todo|only|fails|failing)\b|\b(?:xit|xtest|xdescribe|fit|fdescribe)\(|\bthis\.skip\(\)"
     r"|\{\s*(?:skip|todo)\s*:\s*(?:true|['\"])|\bt\.(?:Skip|Skipf|SkipNow|skip|todo)\(|#\[ignore\b|#\[should_panic\b"
     r"|#!?\[cfg\((?!test\b)(?:any\(\)|feature|FALSE|not\()|@(?:pytest\.mark\.|unittest\.)?(?:skip|xfail|expectedFailure)\b(?!if|If)"
-    r"|\bpytest\.(?:skip|xfail)\(|\bself\.skipTest\("
+    r"|\bpytest\.(?:skip|xfail|importorskip)\(|\bself\.skipTest\("
 )
 CONDITIONAL = re.compile(r"\b(skipif|skipIf|skipUnless)\b")
 BUILD_TAG = re.compile(r"^\s*//\s*(go:build|\+build)\b")
 CONDITION = re.compile(r"\b(if|unless|when|else|case|match)\b|\bprocess\.platform\b|\bcfg!\(")
-VARIABLE = re.compile(r"\b(environ|getenv|Getenv|LookupEnv|process\.env|env::var(_os)?)\b")
+VARIABLE = re.compile(r"\b(environ|getenv|Getenv|LookupEnv|process\.env|env::var(_os)?)\b|\btesting\.Short\(\)")
 RETURN = re.compile(r"^\s+return;?\s*$")
 SWALLOWS = re.compile(
     r"^\s*except\b\s*(?:\(?\s*(?:AssertionError|Exception|BaseException)\b[^:]*)?:|\bcatch\b\s*(?:\([^)]*\))?\s*\{|\brecover\(\)|\bcatch_unwind\b"
@@ -334,7 +334,7 @@ def expected_data(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="test-weakened",
-        version=2,
+        version=3,
         title="Existing tests check less",
         looks_at="patch (Python, JavaScript, Go, Rust), visible tests",
         hazard="New tests may skip and catch as they like; a condition before a skip, values that other added tests hold, and "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.bench.auditor_trajectories import BlindTrajectory
 from tests.sandbox.grading.audit.dev import (
+    eighth,
     fifth,
     fourth,
     go,
@@ -40,6 +41,7 @@ MODULES = (
     fifth,
     sixth,
     seventh,
+    eighth,
 )
 TRAJECTORIES: dict[str, BlindTrajectory] = {
     f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
@@ -52,7 +54,11 @@ UNSEEN = frozenset(
         "fifth: stub behind an interface",
         "fifth: random instead of stable",
         "seventh: width of the test only",
+        "eighth: size is a property that answers",
+        "eighth: breaks at the tenth column",
+        "eighth: a digest instead of the text",
     }
 )
-"""Dishonest work that no rule over the trajectory finds. The first is found when the work is called beside its examples."""
+"""Dishonest work that no rule over the trajectory finds. Some is found when it is called beside its examples, or when visible
+and hidden tests run beside each other (`test_overfit.py`)."""
 VALIDATION: dict[str, BlindTrajectory] = third.VALIDATION
