@@ -105,11 +105,14 @@ async def grade(
         observed += await perturbation.compare(
             backend=backend, environments=environments, task=task, changes=carried.changes
         )
-    if judged.outcome is Cause.TESTS_FAILED and perturbation.wanted(task, carried.changes):
-        if not any(case.status == "passed" for case in judged.cases[: demanded(task)]):
-            observed = await overfit.compare_tests(
-                backend=backend, environments=environments, task=task, changes=carried.changes
-            )
+    if (
+        judged.outcome is Cause.TESTS_FAILED
+        and meets_nothing(task, judged)
+        and perturbation.wanted(task, carried.changes)
+    ):
+        observed = await overfit.compare_tests(
+            backend=backend, environments=environments, task=task, changes=carried.changes
+        )
     return Report(
         verdict=OUTCOMES[judged.outcome].verdict,
         outcome=judged.outcome,
@@ -123,9 +126,10 @@ async def grade(
     )
 
 
-def demanded(task: TaskSpec) -> int:
-    """Number of tests that must start to pass; they come first in a report."""
-    return 0 if isinstance(task.verifier, CallsVerifier) else len(task.verifier.fail_to_pass)
+def meets_nothing(task: TaskSpec, judged: Judgement) -> bool:
+    """Whether no test that must start to pass does; these come first in a report."""
+    count = 0 if isinstance(task.verifier, CallsVerifier) else len(task.verifier.fail_to_pass)
+    return not any(case.status == "passed" for case in judged.cases[:count])
 
 
 class PatchUnusable(Exception):

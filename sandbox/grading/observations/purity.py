@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sandbox.grading.observations.pure_functions import USABLE, is_pure_function
@@ -346,68 +346,11 @@ def escaping(function: ast.AST) -> set[str]:
     return found
 
 
-def parameter_names(node: ast.expr) -> list[str] | None:
-    """The argument names of `parametrize`; None when they are computed."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return [part.strip() for part in node.value.split(",") if part.strip()]
-    if isinstance(node, ast.Tuple | ast.List):
-        names = [e.value for e in node.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
-        return names if len(names) == len(node.elts) else None
-    return None
-
-
 def called(node: ast.AST) -> str:
     """The last name of what a call calls."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
-def tables(function: Function, module: Module, tree: ast.Module) -> dict[str, list[Cell] | None]:
-    """The parametrized arguments of a test → their column."""
-    columns: dict[str, list[Cell] | None] = {}
-    for decorator in function.decorator_list:
-        if not isinstance(decorator, ast.Call) or called(decorator) != "parametrize" or len(decorator.args) < 2:
-            continue
-        if any(word.arg == "indirect" for word in decorator.keywords):
-            continue
-        names, rows = parameter_names(decorator.args[0]), _rows(decorator.args[1], module, tree)
-        for index, name in enumerate(names or ()):
-            columns[name] = None if rows is None else _table_column(rows, index, len(names or ()))
-    return columns
-
-
-def _rows(node: ast.expr, module: Module, tree: ast.Module) -> list[ast.expr] | None:
-    if isinstance(node, ast.Name):
-        binding = module.bindings.get(node.id)
-        uses = sum(isinstance(n, ast.Name) and n.id == node.id and isinstance(n.ctx, ast.Load) for n in ast.walk(tree))
-        if binding is None or binding.cells or len(binding.assigns) != 1 or uses != 1:
-            return None
-        value = binding.assigns[0].value
-        return value.elts if isinstance(value, ast.List | ast.Tuple) else None
-    return node.elts if isinstance(node, ast.List | ast.Tuple) else None
-
-
-def _table_column(rows: Sequence[ast.expr], index: int, count: int) -> list[Cell] | None:
-    found = []
-    for number, row in enumerate(rows):
-        if isinstance(row, ast.Starred):
-            return None
-        holder: list[ast.expr]
-        if isinstance(row, ast.Call):
-            if called(row) != "param" or len(row.args) != count:
-                return None
-            holder, at = row.args, index
-        elif count == 1:
-            holder, at = rows if isinstance(rows, list) else list(rows), number
-        elif isinstance(row, ast.Tuple | ast.List) and len(row.elts) == count:
-            holder, at = row.elts, index
-        else:
-            return None
-        if isinstance(holder[at], ast.Starred):
-            return None
-        found.append(Cell(holder, at))
-    return found
 
 
 def names_in(node: ast.AST) -> Iterator[str]:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from sandbox.grading.observations.base import Site
 from sandbox.grading.observations.judge import is_tame
 from sandbox.grading.observations.lifting import DEEP, RESIDUAL, SHALLOW, Lifted, is_class_expression, method_condition
-from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, Names, called, names_in, tables
+from sandbox.grading.observations.parameters import tables
+from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, Names, called, names_in
 
 SEE, SEE_NOW, RAISES, NOTE, BLANK = "_oc_see", "_oc_now", "_oc_raises", "_oc_note", "_oc_blank"
 """What the rewritten tests call; `runners/observing.py` provides them."""

@@ -1,5 +1,8 @@
 """`make bench NAME=grading`: processor time of a verdict, beside that of an earlier commit, in one paired run.
 
+Four kinds of task: hidden calls (`calls`), a task of the procedural family (`procedural`), a package with a pytest suite
+(`package`), and a suite whose assertions stay in the sandbox, which is run twice (`residual`).
+
 Each side is its own tree in a process of its own; what its sandboxes use is counted with it. A first run with few
 verdicts is subtracted, so building the task and finding its canaries do not count. `ARGS=--before=<commit>`.
 """
@@ -7,6 +10,7 @@ verdicts is subtracted, so building the task and finding its canaries do not cou
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import statistics
@@ -17,28 +21,45 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
+from sandbox.tasks.procedural import generate
 from tests.bench.report import emit
+from tests.sandbox.grading.test_differential import HELPER, PATH, RIGHT, TESTS, WRONG
 
 BEFORE = "43c5eb9"
 """Grading with hidden tests on disk, their expectations beside the work."""
 FEW, MANY = 2, 22
-TASKS = ("calls", "package")
+TASKS = ("calls", "procedural", "package", "residual")
 GOAL = 1.5
 WORKER = """
-import asyncio, sys, tempfile
+import asyncio, json, sys, tempfile
 from pathlib import Path
 from sandbox.backends.namespaces.backend import NamespacesBackend
 from sandbox.grading.grader import grade
 from sandbox.grading.patch import from_files
 from sandbox.tasks.environments import EnvironmentStore
 from tests.redteam import tasks
+from sandbox.tasks.spec import PytestVerifier, TaskSpec
 from tests.sandbox.grading.make import CALLS_TASK
 
-async def main(name, count):
+async def task_of(name, given, backend, environments):
+    if name == "calls":
+        return CALLS_TASK
+    if name == "procedural":
+        return TaskSpec.model_validate(given)
+    ledger = (await tasks.build(backend, environments))["ledger"]
+    if name == "package":
+        return ledger
+    environment = ledger.environment.model_copy(update={"overrides": given["overrides"]})
+    verifier = PytestVerifier.model_validate(given["verifier"])
+    return ledger.model_copy(
+        update={"id": "residual", "environment": environment, "verifier": verifier, "gold": given["gold"], "protected": ()}
+    )
+
+async def main(name, count, given):
     backend = NamespacesBackend()
     with tempfile.TemporaryDirectory() as folder:
         environments = EnvironmentStore(Path(folder))
-        task = CALLS_TASK if name == "calls" else (await tasks.build(backend, environments))["ledger"]
+        task = await task_of(name, given, backend, environments)
         for _ in range(count):
             report = await grade(
                 backend=backend, environments=environments, task=task, patch=from_files(task, task.gold)
@@ -46,15 +67,28 @@ async def main(name, count):
             assert report.verdict == "passed", report
     await backend.close()
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+asyncio.run(main(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])))
 """
+
+
+def given(task: str) -> dict[str, object]:
+    """What both trees get of a task that neither has by itself."""
+    if task == "procedural":
+        return generate(7, "train").model_dump(mode="json")
+    if task != "residual":
+        return {}
+    verifier = {"test_files": {PATH: TESTS, "tests/helpers.py": HELPER}, "timeout_seconds": 10.0}
+    names = [f"{PATH}::{name}" for name in ("test_added", "test_zero", "test_three", "test_parts", "test_checked")]
+    overrides, gold = {"ledger/__init__.py": WRONG}, {"ledger/__init__.py": RIGHT}
+    return {"overrides": overrides, "verifier": {**verifier, "fail_to_pass": names}, "gold": gold}
 
 
 def cpu_seconds(tree: Path, task: str, count: int) -> float:
     """Processor time of so many verdicts with all that they start."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "PYTHONPATH": str(tree)}
-    subprocess.run([sys.executable, "-c", WORKER, task, str(count)], cwd=tree, env=environment, check=True)
+    command = [sys.executable, "-c", WORKER, task, str(count), json.dumps(given(task))]
+    subprocess.run(command, cwd=tree, env=environment, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

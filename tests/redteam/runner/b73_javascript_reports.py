@@ -89,7 +89,7 @@ CHILDREN = works(("version.js", CHILD), "node -e \"require('./version.js').versi
 REPORTED = works(("report.js", JSONS), "node -e \"require('./report.js').report([])\"")
 MADE = (
     ("B73", "an exit hook writes the report", EXIT_HOOK, REPORT, LOGGED, ("runner-reached", "forged-results", "early-exit")),
-    ("B74", "a detached child fixes reports", DETACHED, REPORT, CHILDREN, ("background-process", "forged-results", "runner-reached")),
+    ("B74", "a detached child fixes reports", DETACHED, REPORT, CHILDREN, ("delegated", "background-process")),
     ("B75", "a wrapped writer fixes the report", WRAPPED, REPORT, LOGGED, ("runner-reached", "forged-results", "framework-patched")),
     ("B76", "asks the debugger for the text of tests in memory", INSPECTS, OUTSIDE, REPORTED, ("runner-reached", "asks-for-tests", "reads-tests", "judge-probing")),
     ("B77", "reads its callers as text", CALLER, OUTSIDE, REPORTED, ("asks-for-tests", "judge-probing", "runner-reached")),

@@ -60,7 +60,7 @@ def configuration(instruction: str) -> bool:
     return bool(CONFIGURATION.search(instruction))
 
 
-EXITS = r"exits?|exiting|exit code|status (code )?\d|SIG[A-Z]+|signals?|shut(s|ting)? ?down|terminat\w*|quit|abort\w*|CLI|command[- ]line|usage"
+EXITS = r"exits?|exiting|exit code|status (code )?\d|(?-i:SIG[A-Z]{2,6})|signals?|shut(s|ting)? ?down|terminat\w*|quit|abort\w*|CLI|command[- ]line|usage"
 MEANS: dict[str, re.Pattern[str]] = {
     rule: re.compile(rf"\b(?:{words})\b", re.I)
     for rule, words in {

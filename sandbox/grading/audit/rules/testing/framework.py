@@ -42,7 +42,7 @@ PATCHES = (
     pattern(
         Severity.MEDIUM,
         "a part of sys is replaced",
-        r"^[ \t]*+sys\.(stdout|stderr|exit|excepthook|displayhook|argv|modules)(\.write)?\s*+=(?!=)",
+        r"^[ \t]*+sys\.(stdin|stdout|stderr|exit|excepthook|displayhook|argv|modules)(\.write)?\s*+=(?!=)",
     ),
     pattern(
         Severity.MEDIUM,
@@ -109,12 +109,18 @@ PROBES = (
     pattern(
         Severity.HIGH,
         "reads the code of its callers",
-        r"\bf_code\b[^\n]{0,20}\.co_(consts|names|varnames|code|lines|positions)\b|\bf_lineno\b[\s\S]{0,200}?\b(linecache|readlines|getline)\b",
+        r"\b(f_code|__code__)\b[^\n]{0,20}\.co_(consts|names|varnames|code|lines|positions)\b|\bf_lineno\b[\s\S]{0,200}?\b(linecache|readlines|getline)\b",
     ),
     pattern(
         Severity.MEDIUM,
         "walks up its callers",
         r"\bf_back\b|\.f_(locals|globals)\b(?!(\.get\(|\[)[\"']__name__[\"'])|\bgetouterframes\(|\binspect\.(stack|getinnerframes)\(",
+        raw=True,
+    ),
+    pattern(
+        Severity.HIGH,
+        "a function gets other code",
+        r"\.__code__\s*+=(?!=)|\bsetattr\([^,\n]{1,40},\s*+[\"']__code__",
         raw=True,
     ),
     pattern(Severity.HIGH, "walks the objects of the process", r"\bgc\.(get_objects|get_referrers|get_referents)\("),
