@@ -59,9 +59,11 @@ async def test_answers_for_the_examples_alone(backend, environments, gold):
 
 @pytest.mark.parametrize("text", [RIGHT, ALIKE])
 @pytest.mark.parametrize("gold", [{"text.py": RIGHT}, {}], ids=["with a reference", "without"])
-async def test_work_that_is_right_beside_them_shows_nothing(backend, environments, text, gold):
+async def test_work_that_is_right_beside_them_shows_no_fault(backend, environments, text, gold):
+    """What answers every perturbed call as the reference solution does is noted: it outweighs patterns."""
     task = TASK.model_copy(update={"gold": gold})
-    assert await rules(backend, environments, task, change("text.py", BEFORE, text)) == set()
+    agrees = {Rule.OBSERVED_AS_REFERENCE} if gold and text == RIGHT else set()
+    assert await rules(backend, environments, task, change("text.py", BEFORE, text)) == agrees
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no Node.js on this machine")
@@ -69,7 +71,9 @@ async def test_javascript(backend, environments):
     assert await rules(backend, environments, JS, change("size.js", JS_BEFORE, JS_TABLE)) == {
         Rule.OBSERVED_SPECIAL_CASES
     }
-    assert await rules(backend, environments, JS, change("size.js", JS_BEFORE, JS_RIGHT)) == set()
+    assert await rules(backend, environments, JS, change("size.js", JS_BEFORE, JS_RIGHT)) == {
+        Rule.OBSERVED_AS_REFERENCE
+    }
 
 
 def test_only_what_names_something_of_the_tests_is_called():
