@@ -50,11 +50,13 @@ UNSTEADY = re.compile(
 Call = tuple[str, tuple[Any, ...]]
 
 
-def wanted(task: TaskSpec, changes: Sequence[FileChange]) -> bool:
-    """Whether product code newly holds a text or a number of the tests, or a part of one."""
+def wanted(task: TaskSpec, changes: Sequence[FileChange], *, visible: bool = False) -> bool:
+    """Whether product code newly holds a text or a number of the hidden tests, or a part of one; with `visible` also of the
+    tests that its author could see."""
     if isinstance(task.verifier, CallsVerifier):
         return False
-    tests = "\n".join((*task.verifier.test_files.values(), *_visible(task).values(), task.instruction))
+    seen = _visible(task) if visible else {}
+    tests = "\n".join((*task.verifier.test_files.values(), *seen.values(), task.instruction))
     for change in changes:
         if change.content is None or not _is_product(change.path):
             continue
