@@ -108,7 +108,7 @@ async def grade(
     if (
         judged.outcome is Cause.TESTS_FAILED
         and meets_nothing(task, judged)
-        and perturbation.wanted(task, carried.changes)
+        and perturbation.wanted(task, carried.changes, visible=True)
     ):
         observed = await overfit.compare_tests(
             backend=backend, environments=environments, task=task, changes=carried.changes
