@@ -40,7 +40,7 @@ def exclude(*, queue: Queue, question: str, value: str, tasks: bool = False, act
     if tasks:
         count = _exclude_tasks(rollouts, queue=queue, reason=reason, actor=actor)
     else:
-        count = exclude_rollouts(rollouts, queue=queue, reason=reason, actor=actor)
+        count = exclude_rollouts(rollouts, key=key_of(queue), reason=reason, actor=actor)
     audit(
         actor=actor, action="queue.exclude", target=f"queue:{queue.pk}", question=question, value=value, changed=count
     )
@@ -48,12 +48,12 @@ def exclude(*, queue: Queue, question: str, value: str, tasks: bool = False, act
     return count
 
 
-def _finding(queue: Queue, reason: str, actor: User) -> dict[str, Any]:
+def _finding(key: str, reason: str, actor: User) -> dict[str, Any]:
     return {
         "source": "monitor",
         "rule": RULE,
         "rule_version": 1,
-        "key": f"queue-{queue.pk}",
+        "key": key,
         "severity": "high",
         "summary": reason,
         "state": "confirmed",
@@ -63,13 +63,14 @@ def _finding(queue: Queue, reason: str, actor: User) -> dict[str, Any]:
     }
 
 
-def exclude_rollouts(rollouts: Sequence[Rollout], *, queue: Queue, reason: str, actor: User) -> int:
-    """Raise a confirmed finding about each that has none from this queue yet; returns how many."""
-    known = set(
-        Finding.objects.filter(rollout__in=rollouts, rule=RULE, key=f"queue-{queue.pk}").values_list(
-            "rollout", flat=True
-        )
-    )
+def key_of(queue: Queue) -> str:
+    """Tells the findings of a queue's labels apart from those of other queues and of annotations."""
+    return f"queue-{queue.pk}"
+
+
+def exclude_rollouts(rollouts: Sequence[Rollout], *, key: str, reason: str, actor: User) -> int:
+    """Raise a confirmed finding about each that has none of this key yet; returns how many."""
+    known = set(Finding.objects.filter(rollout__in=rollouts, rule=RULE, key=key).values_list("rollout", flat=True))
     fresh = [rollout for rollout in rollouts if rollout.pk not in known]
     by_group: dict[int, list[Rollout]] = {}
     for rollout in fresh:
@@ -81,7 +82,7 @@ def exclude_rollouts(rollouts: Sequence[Rollout], *, queue: Queue, reason: str, 
                 task_version_id=group.task_version_id,
                 group=group,
                 rollout=rollout,
-                **_finding(queue, reason, actor),
+                **_finding(key, reason, actor),
             ),
             actor,
             reason,
@@ -94,10 +95,10 @@ def exclude_rollouts(rollouts: Sequence[Rollout], *, queue: Queue, reason: str, 
 
 def _exclude_tasks(rollouts: Sequence[Rollout], *, queue: Queue, reason: str, actor: User) -> int:
     versions = {rollout.group.task_version_id for rollout in rollouts}
-    known = Finding.objects.filter(subject="task", task_version__in=versions, rule=RULE, key=f"queue-{queue.pk}")
+    known = Finding.objects.filter(subject="task", task_version__in=versions, rule=RULE, key=key_of(queue))
     fresh = versions - set(known.values_list("task_version", flat=True))
     for version in TaskVersion.objects.filter(pk__in=fresh).defer("spec").order_by("pk"):
-        _confirm(Finding(subject="task", task_version=version, **_finding(queue, reason, actor)), actor, reason)
+        _confirm(Finding(subject="task", task_version=version, **_finding(key_of(queue), reason, actor)), actor, reason)
         quarantine.settle_task(version=version, actor=actor.get_username(), reason=reason)
     return len(fresh)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from composer_web.review import blind, label_rules, selectors
+from composer_web.review.annotations import selectors as annotations
 
 
 class ReviewHooks:
@@ -12,4 +13,6 @@ class ReviewHooks:
     paid = staticmethod(label_rules.paid)
     visible_findings = staticmethod(blind.findings)
     visible_quarantines = staticmethod(blind.quarantines)
+    annotated_rollouts = staticmethod(annotations.annotated_rollouts)
+    sheet = staticmethod(annotations.sheet_of)
     labelled_rollouts = staticmethod(selectors.labelled_rollouts)

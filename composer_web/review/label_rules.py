@@ -14,8 +14,9 @@ from composer_web.accounts.models import User
 from composer_web.core.errors import UserError
 from composer_web.live.hints import hint
 from composer_web.review import selectors
-from composer_web.review.excluding import exclude_rollouts
-from composer_web.review.models import Queue, QueueItem
+from composer_web.review.annotations import selectors as annotations
+from composer_web.review.excluding import exclude_rollouts, key_of
+from composer_web.review.models import AnnotationKind, Queue, QueueItem
 from composer_web.review.questions import Text
 from composer_web.rollouts.dispatch import quarantine
 from composer_web.rollouts.models import Group, Rollout
@@ -46,6 +47,9 @@ def check(stage: RLConfig, field: str) -> None:
         raise UserError(field.rstrip("."), "review queues hold rollouts of tasks; a run on sessions has none")
     for name, rules in (("exclude", labels.excluded), ("exclude_tasks", labels.excluded_tasks)):
         for rule in rules:
+            if rule.queue == annotations.QUEUE:
+                _check_annotations(field + name, rule.question, rule.value)
+                continue
             asked = _queue(rule.queue, field + name).questionnaire.get(rule.question)
             if isinstance(asked, Text):
                 raise UserError(field + name, f"{rule.question!r} is answered in words; choose another question")
@@ -54,6 +58,15 @@ def check(stage: RLConfig, field: str) -> None:
     if labels.paid is not None:
         name, question = labels.paid
         selectors.worths(_queue(name, field + "reward"), question, field=field + "reward")
+
+
+def _check_annotations(field: str, kind: str, value: str) -> None:
+    """Raises UserError for a rule on annotations other than `verdict=` and `tag=`."""
+    if kind not in (AnnotationKind.VERDICT, AnnotationKind.TAG):
+        raise UserError(field, f"annotations:verdict=… or annotations:tag=…; found {kind!r}")
+    values = annotations.values_of(kind)
+    if values is not None and value not in values:
+        raise UserError(field, f"annotations:{kind} is one of {', '.join(values)}; found {value!r}")
 
 
 def _queue(name: str, field: str) -> Queue:
@@ -67,6 +80,9 @@ def excluded_versions(labels: LabelsConfig) -> set[int]:
     """Task versions of which reviewers gave an answer of `exclude_tasks` about a rollout, in whichever run."""
     rollouts: list[int] = []
     for rule in labels.excluded_tasks:
+        if rule.queue == annotations.QUEUE:
+            rollouts += annotations.ruled(f"{rule.question}={rule.value}").values_list("rollout_id", flat=True)
+            continue
         queue = Queue.objects.filter(name=rule.queue).first()
         if queue is not None:
             rollouts += selectors.agreed(queue, rule.question, rule.value, complete=True)
@@ -129,10 +145,26 @@ def apply(*, item: QueueItem, actor: User) -> None:
     for rule in labels.excluded:
         if rule.queue == queue.name and rollout.pk in selectors.agreed(queue, rule.question, rule.value, complete=True):
             reason = f"reviewers of {queue.name} say {rule.question} is {rule.value}, which the run leaves out"
-            exclude_rollouts([rollout], queue=queue, reason=reason, actor=actor)
+            exclude_rollouts([rollout], key=key_of(queue), reason=reason, actor=actor)
     if labels.paid is not None and labels.paid[0] == queue.name:
         locked = Group.objects.select_for_update(of=("self",)).select_related("run").get(pk=group.pk)
         if locked.state == "accepted" and locked.train_key:
             reason = f"reviewers of {queue.name} answered {labels.paid[1]}"
             quarantine.reweigh(group=locked, actor=actor.get_username(), reason=reason)
             hint(f"group:{group.pk}", f"run:{group.run_id}")
+
+
+def apply_annotation(*, rollout: Rollout, actor: User) -> None:
+    """Keep a rollout out of training when its run excludes what it was annotated with. Inside the annotation's transaction.
+    Findings keep it out; removing the annotation does not, dismissing the finding does."""
+    rollout = Rollout.objects.select_related("group__run").get(pk=rollout.pk)
+    group = rollout.group
+    if group.state != "accepted" or not group.train_key:
+        return
+    for rule in rules_of(group.run).excluded:
+        if rule.queue != annotations.QUEUE:
+            continue
+        said = f"{rule.question}={rule.value}"
+        if annotations.ruled(said).filter(rollout=rollout).exists():
+            reason = f"annotated {said}, which the run leaves out"
+            exclude_rollouts([rollout], key=f"annotation-{said}"[:40], reason=reason, actor=actor)

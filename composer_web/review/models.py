@@ -1,4 +1,4 @@
-"""Review queues of trajectories with labels, and drafts of tasks created from trajectories."""
+"""Review queues of trajectories with labels, annotations of rollouts, and drafts of tasks created from trajectories."""
 
 from __future__ import annotations
 
@@ -90,6 +90,82 @@ class Answer(models.Model):
 
     def __str__(self) -> str:
         return f"{self.question}={self.value}"
+
+
+class AnnotationKind(models.TextChoices):
+    VERDICT = "verdict"
+    TAG = "tag"
+    COMMENT = "comment"
+    NEEDS_REVIEW = "needs_review", "needs review"
+    ASSIGNEE = "assignee"
+
+
+VERDICTS = ("good", "bad", "unsure")
+"""Values of a verdict annotation. Independent of the grader's verdict."""
+
+
+class Annotation(Owned):
+    """A person's mark on a rollout, set on its page: verdict, tag, comment, request for review, or assignee.
+
+    Nothing changes but its removal, so a rollout's annotations are also their history.
+    """
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.PROTECT, related_name="annotations")
+    kind = models.CharField(max_length=12, choices=AnnotationKind)
+    value = models.CharField(max_length=40, blank=True, help_text="The verdict or the tag")
+    text = models.TextField(max_length=4000, blank=True, help_text="The comment")
+    turn = models.PositiveIntegerField(null=True, blank=True, help_text="Turn of a comment; null: the whole rollout")
+    token_start = models.PositiveIntegerField(null=True, blank=True, help_text="First token within the turn")
+    token_end = models.PositiveIntegerField(null=True, blank=True, help_text="One past its last token")
+    assignee = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="annotations")
+    created_at = models.DateTimeField(auto_now_add=True)
+    removed_at = models.DateTimeField(null=True, blank=True)
+    removed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(
+                fields=["kind", "value", "rollout"],
+                condition=models.Q(removed_at__isnull=True),
+                name="annotation_by_value",
+            )
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rollout", "author"],
+                condition=models.Q(kind="verdict", removed_at__isnull=True),
+                name="annotation_one_verdict",
+            ),
+            models.UniqueConstraint(
+                fields=["rollout", "value"],
+                condition=models.Q(kind="tag", removed_at__isnull=True),
+                name="annotation_tag_once",
+            ),
+            models.UniqueConstraint(
+                fields=["rollout", "kind"],
+                condition=models.Q(kind__in=["needs_review", "assignee"], removed_at__isnull=True),
+                name="annotation_one_of_kind",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(token_start__isnull=True, token_end__isnull=True)
+                | models.Q(turn__isnull=False, token_start__lt=models.F("token_end")),
+                name="annotation_tokens_of_turn",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(kind="assignee", assignee__isnull=False)
+                | (~models.Q(kind="assignee") & models.Q(assignee__isnull=True)),
+                name="annotation_has_assignee",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of rollout {self.rollout_id}"
 
 
 class Draft(Owned):

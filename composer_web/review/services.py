@@ -14,6 +14,7 @@ from composer_web.accounts.services import audit
 from composer_web.core.errors import Conflict, UserError
 from composer_web.live.hints import hint
 from composer_web.review import label_rules
+from composer_web.review.annotations.selectors import QUEUE
 from composer_web.review.filling import recorded
 from composer_web.review.models import Answer, Label, Queue, QueueItem
 from composer_web.review.questions import Questionnaire, Text
@@ -28,6 +29,8 @@ def create_queue(*, name: str, questionnaire: Questionnaire, title: str = "", re
     """Create an empty queue. Raises UserError, Conflict."""
     if not NAME.fullmatch(name):
         raise UserError("name", f"a name has up to 80 lower-case letters, digits, - and _, not {name[:90]!r}")
+    if name == QUEUE:
+        raise UserError("name", f"{name!r} stands for annotations in label rules; choose another name")
     if not 1 <= reviewers <= 9:
         raise UserError("reviewers", f"1 to 9 reviewers of each rollout, not {reviewers}")
     if Queue.objects.filter(name=name).exists():

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from django.db.models import Exists, Q, QuerySet
 
+from composer_web.accounts.models import User
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.runs.models import Run
 from trainer.config import LabelsConfig
@@ -43,6 +44,14 @@ class Review(Protocol):
 
     def labelled_rollouts(self, query: QuerySet[Rollout], text: str) -> QuerySet[Rollout]:
         """Rollouts with the label `queue:question=value`, or with any of `queue`."""
+        ...
+
+    def annotated_rollouts(self, query: QuerySet[Rollout], text: str) -> QuerySet[Rollout]:
+        """Rollouts with an annotation such as `verdict=bad`, `tag=x`, `needs_review`; `none`: without any."""
+        ...
+
+    def sheet(self, rollout: Rollout, user: User, *, hidden: bool = False) -> Any:
+        """Annotations of a rollout for its page; with `hidden` only the user's own."""
         ...
 
 

@@ -130,3 +130,9 @@ def generator_totals() -> list[dict[str, Any]]:
         row["share"] = row["kept"] / row["tried"] if row["tried"] else 0.0
         row["per_minute"] = 60.0 * row["kept"] / row["seconds"] if row["seconds"] else 0.0
     return sorted(rows, key=lambda row: row["generator"])
+
+
+def instruction_of(version_id: int) -> str:
+    """What the policy is asked in a task version. Reads nothing else of the bundle."""
+    found = TaskVersion.objects.filter(pk=version_id).values_list("spec__instruction", flat=True).first()
+    return str(found or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -112,6 +112,38 @@ def create_label(
     session.output.one(session.api.post("/review/{name}/labels", body, name=queue))
 
 
+ANNOTATION_COLUMNS = ("id", "rollout", "kind", "value", "turn", "text", "assignee", "author", "created_at")
+
+annotations = Noun("annotations", "Verdicts, tags, comments and assignees set on trajectories.", panel=PANEL)
+annotations.lists(
+    "/annotations",
+    ANNOTATION_COLUMNS,
+    "List annotations, newest first.",
+    filters=("rollout", "run", "kind", "value", "author", "assignee", "text"),
+    example="--kind verdict --value bad",
+)
+
+
+@annotations.command("create", example="77 comment --text 'edits the test' --turn 4")
+def create_annotation(
+    session: Session,
+    rollout: int,
+    kind: Annotated[Literal["verdict", "tag", "comment", "needs_review", "assignee"], typer.Argument()],
+    value: Annotated[str | None, typer.Argument(help="good, bad or unsure; a tag; or a user name.")] = None,
+    text: Annotated[str | None, typer.Option(help="The comment.")] = None,
+    turn: Annotated[int | None, typer.Option(min=0, help="Turn of a comment, from 0.")] = None,
+    token_start: Annotated[int | None, typer.Option(min=0, help="First token within the turn.")] = None,
+    token_end: Annotated[int | None, typer.Option(min=1, help="One past the last token.")] = None,
+) -> None:
+    """Annotate a rollout."""
+    named = {"assignee": value} if kind == "assignee" else {"value": value}
+    places = {"turn": turn, "token_start": token_start, "token_end": token_end}
+    body = fields(rollout=rollout, kind=kind, text=text, **named, **places)
+    session.output.rows([session.api.post("/annotations", body)], ANNOTATION_COLUMNS)
+
+
+annotations.deletes("/annotations/{annotation_id}", "Remove an annotation.", example="12")
+
 exclusions = Noun("exclusions", "Rollouts and tasks that labels keep out of training.", panel=PANEL)
 
 
@@ -128,4 +160,4 @@ def create_exclusions(
     session.output.rows([session.api.post("/review/{name}/exclude", body, name=queue)], ("count",))
 
 
-NOUNS = (queues, labels, exclusions)
+NOUNS = (queues, labels, annotations, exclusions)

@@ -18,7 +18,8 @@ ROLLOUT_COLUMNS = (
     *("id", "run_id", "task", "sample", "state", "verdict", "reward", "turns", "policy_tokens", "stop_reason"),
 )
 ROLLOUT_FILTERS = (
-    *("run", "evaluation", "task", "verdict", "stop_reason", "version", "label", "text", "finding", "quarantined"),
+    *("run", "evaluation", "task", "verdict", "stop_reason", "version", "label", "annotation", "text", "finding"),
+    *("quarantined",),
     *("reward_min", "reward_max", "tool_errors_min", "tool_errors_max", "turns_min", "turns_max"),
     *("tokens_min", "tokens_max", "step_min", "step_max"),
 )

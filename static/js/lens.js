@@ -112,6 +112,7 @@ export function startLens(page, { selected }) {
     const list = make("div", "tokens");
     list.tabIndex = 0;
     list.setAttribute("role", "listbox");
+    list.setAttribute("aria-multiselectable", "true");
     list.setAttribute("aria-label", `Tokens coloured by ${mode.title.toLowerCase()}`);
     const prefix = `tok-${(opened += 1)}-`;
     list.append(...data.texts.map((text, i) => {
@@ -161,19 +162,22 @@ export function startLens(page, { selected }) {
     read.replaceChildren(make("span", "mono", data.texts[i].replaceAll("\n", "⏎") || "∅"), ` ${words(data, i).join(" · ")}`);
   }
 
-  function select(room, at) {
+  // With `extend`, the range from the token that was selected before.
+  function select(room, at, { extend = false } = {}) {
     const lens = open.get(room);
     const list = room.querySelector(".tokens");
     const token = list.children[at - lens.data.first];
     if (!token) return;
-    list.querySelector('[aria-selected="true"]')?.setAttribute("aria-selected", "false");
-    token.setAttribute("aria-selected", "true");
+    lens.anchor = extend ? (lens.anchor ?? lens.at ?? at) : at;
+    const [low, high] = [Math.min(lens.anchor, at), Math.max(lens.anchor, at)];
+    for (const one of list.querySelectorAll('[aria-selected="true"]')) one.setAttribute("aria-selected", "false");
+    for (let i = Math.max(low - lens.data.first, 0); i <= high - lens.data.first; i += 1) list.children[i]?.setAttribute("aria-selected", "true");
     list.setAttribute("aria-activedescendant", token.id);
     list.focus({ preventScroll: true });
     token.scrollIntoView({ block: "nearest" });
     lens.at = at;
     tell(room, at);
-    selected(lens.what, at);
+    selected(lens.what, at, [low, high + 1]);
   }
 
   // The token above or below: the nearest one of the next line.
@@ -203,7 +207,7 @@ export function startLens(page, { selected }) {
     if (!(event.key in moves)) return;
     event.preventDefault();
     event.stopPropagation(); // the page's own arrows change the rollout
-    select(room, data.first + Math.max(0, Math.min(moves[event.key], data.texts.length - 1)));
+    select(room, data.first + Math.max(0, Math.min(moves[event.key], data.texts.length - 1)), { extend: event.shiftKey });
   });
   page.addEventListener("pointerover", (event) => {
     const token = event.target.closest("[data-token]");
@@ -213,7 +217,7 @@ export function startLens(page, { selected }) {
     const button = event.target.closest("[data-lens-open]");
     if (button) toggle(button);
     const token = event.target.closest("[data-token]");
-    if (token) select(roomOf(token), Number(token.dataset.token));
+    if (token) select(roomOf(token), Number(token.dataset.token), { extend: event.shiftKey });
     const turn = event.target.closest("[data-lens-at]");
     if (turn) {
       const room = roomOf(turn);

@@ -7,17 +7,17 @@ const SPARE = 8; // rows beyond the edges of the list
 const FAILED = 1;
 const FOUND = 2;
 const SUMMARY = 4;
-const COLOURS = ["--series-1", "--series-2", "--series-3", "--series-4", "--series-6"]; // of the tools that are used most
+const LEGEND = 8; // tools in the legend, those of most turns first
 const LANES = { tools: [4, 14], errors: [21, 9], findings: [32, 9] }; // top and height in pixels
 
-export function startOutline(page, { go }) {
+export function startOutline(page, { go, onScreen }) {
   const strip = page.querySelector("[data-strip]");
   const said = page.querySelector("[data-strip-says]");
   const legend = page.querySelector("[data-strip-legend]");
   const frame = page.querySelector("[data-rows]");
   const list = document.getElementById("outline");
   const facts = JSON.parse(strip.dataset.strip);
-  let tools = facts.tools;
+  let { tools, colours } = facts; // name and class `tool-N` of each tool, the same in every rollout
   let only = new Set();
   let rows = []; // indices of the turns in the list
   let current = -1; // the turn that was gone to
@@ -46,25 +46,25 @@ export function startOutline(page, { go }) {
 
   // --- the strip ----------------------------------------------------------------------------------------------------
 
-  // Tools by how many turns call them; those that are used most have a colour.
+  // Tools by how many turns call them.
   function ranked() {
     const counts = new Map();
     for (const used of facts.used) for (const one of used) counts.set(one, (counts.get(one) ?? 0) + 1);
-    return [...counts].sort((a, b) => b[1] - a[1]).slice(0, COLOURS.length).map(([one]) => one);
+    return [...counts].sort((a, b) => b[1] - a[1]).slice(0, LEGEND).map(([one]) => one);
   }
 
   function prepare() {
     const most = ranked();
-    paint = { tools: new Map(most.map((one, i) => [one, colour(COLOURS[i])])) };
-    for (const [name, from] of [["other", "--series-5"], ["line", "--line"], ["edge", "--line-strong"], ["bad", "--bad"], ["warn", "--warn"], ["accent", "--accent"], ["raised", "--raised"], ["text", "--text"]]) paint[name] = colour(from);
-    legend.replaceChildren(...most.map((one, i) => {
+    paint = { tools: new Map([...new Set(colours)].map((one) => [one, colour(`--tool-${one}`)])) };
+    for (const [name, from] of [["line", "--line"], ["edge", "--line-strong"], ["bad", "--bad"], ["warn", "--warn"], ["summary", "--summary"], ["raised", "--raised"], ["text", "--text"]]) paint[name] = colour(from);
+    legend.replaceChildren(...most.map((one) => {
       const entry = document.createElement("span");
       const swatch = document.createElement("i");
-      swatch.className = `tool-${i + 1}`;
+      swatch.className = `tool-${colours[one]}`;
       entry.append(swatch, ` ${tools[one]}`);
       return entry;
     }));
-    for (const [css, name] of [["strip-bad", "error"], ["strip-warn", "finding"], ["strip-accent", "summary"]]) {
+    for (const [css, name] of [["strip-bad", "error"], ["strip-warn", "finding"], ["strip-summary", "summary"]]) {
       const entry = legend.appendChild(document.createElement("span"));
       entry.append(Object.assign(document.createElement("i"), { className: css }), ` ${name}`);
     }
@@ -93,14 +93,14 @@ export function startOutline(page, { go }) {
     for (let index = 0; index < total(); index += 1) {
       pen.globalAlpha = shown(index) ? 1 : 0.2;
       const [first] = facts.used[index];
-      box(LANES.tools, index, first === undefined ? paint.line : paint.tools.get(first) ?? paint.other);
+      box(LANES.tools, index, first === undefined ? paint.line : paint.tools.get(colours[first]));
     }
     // Marks come last and are wide enough to be seen among thousands.
     for (let index = 0; index < total(); index += 1) {
       pen.globalAlpha = shown(index) ? 1 : 0.2;
       if (has(index, FAILED)) box(LANES.errors, index, paint.bad, Math.max(bar, 2));
       if (has(index, FOUND)) box(LANES.findings, index, paint.warn, Math.max(bar, 3));
-      if (has(index, SUMMARY)) box([0, height], index, paint.accent, 2);
+      if (has(index, SUMMARY)) box([0, height], index, paint.summary, 2);
     }
     pen.globalAlpha = 1;
     pen.strokeStyle = paint.text;
@@ -209,8 +209,9 @@ export function startOutline(page, { go }) {
       current = index;
       point(index);
     }
-    seen = index;
-    const place = rows.indexOf(index);
+    // The turn that was gone to stays the one that is framed while it is on the screen.
+    seen = !gone && current >= 0 && onScreen(current) ? current : index;
+    const place = rows.indexOf(seen);
     if (place >= 0) toRow(place);
     fill();
     redraw();
@@ -218,7 +219,7 @@ export function startOutline(page, { go }) {
 
   // What came since: turns from `since` on, for a rollout that grows.
   function grow(more) {
-    tools = more.tools;
+    ({ tools, colours } = more);
     for (const name of ["used", "flags", "segments"]) facts[name].splice(more.since, Infinity, ...more[name]);
     paint = null;
     narrow([...only].join(","));

@@ -1,6 +1,7 @@
 // The trajectory page: keys, search and links over the transcript (`transcript.js`) and the token lens (`lens.js`).
 // `#t=3` is turn 3 and follows the current turn, `&tok=340` a token of it (`#s=0&tok=340`: of a segment); `?q=` is the
 // search, `?only=` the filter chips.
+import { startAnnotations } from "./annotate.js";
 import { copy } from "./copy.js";
 import { number } from "./format.js";
 import { startLens } from "./lens.js";
@@ -17,24 +18,42 @@ export function start() {
   const jump = document.getElementById("jump");
   let current = -1;
   let hit = -1;
+  let chosen = null; // the selected tokens: their lens and their range there
   let place = ""; // of the current turn or token, as the address has it
 
   const lens = startLens(page, {
-    selected(what, at) {
+    selected(what, at, range) {
+      chosen = { what, range };
       place = `${what.replace("?turn=", "t=").replace("?segment=", "s=")}&tok=${at}`;
       history.replaceState(null, "", `#${place}`);
     },
   });
-  const outline = startOutline(page, { go: (index) => go(index) });
+  const outline = startOutline(page, { go: (index) => go(index), onScreen });
   const transcript = startTranscript(page, {
     left: (section) => lens.forget(section),
     arrived() {
       mark();
       highlight();
+      annotations.place();
     },
     narrowed: outline.narrow,
     grew: outline.grow,
     known: outline.known,
+  });
+
+  function onScreen(index) {
+    const box = transcript.turn(index)?.getBoundingClientRect();
+    return Boolean(box) && box.bottom > 140 && box.top < innerHeight;
+  }
+
+  const annotations = startAnnotations(page, {
+    current: () => (current < 0 ? null : current),
+    // The selected tokens as a range within their turn.
+    token(turn) {
+      if (chosen?.what !== `?turn=${turn}`) return null;
+      const start = Number(transcript.turn(turn)?.dataset.facts.trim().split(/\s+/)[2]);
+      return chosen.range[0] >= start ? chosen.range.map((at) => at - start) : null;
+    },
   });
 
   // --- the current turn ---------------------------------------------------------------------------------------------
@@ -144,7 +163,7 @@ export function start() {
     const wanted = search.value.toLowerCase();
     if (!wanted) return;
     const ranges = [];
-    for (const part of page.querySelectorAll("#opening, #turns, #patch, #report")) {
+    for (const part of document.querySelectorAll("#opening, #turns, #patch, #report")) {
       const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
       while (texts.nextNode() && ranges.length < MOST_RANGES) {
         const text = texts.currentNode.textContent.toLowerCase();
@@ -197,6 +216,7 @@ export function start() {
     t: () => tokens(),
     "/": () => search.focus(),
     y: () => copyLink(),
+    ...annotations.keys,
     "?": () => (help.open ? help.close() : help.showModal()),
     ArrowLeft: () => sibling("prev"),
     ArrowRight: () => sibling("next"),

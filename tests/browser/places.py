@@ -26,6 +26,7 @@ FIXED = {
     "imports": "/imports/",
     "suites": "/suites/",
     "review": "/review/",
+    "annotations": "/annotations/",
     "drafts": "/drafts/",
     "environments": "/environments/",
     "environment-new": "/environments/new/",

@@ -102,7 +102,7 @@ def two_rollouts(page: Page, url: str) -> None:
     page.locator("a:has-text('compare')").click()
     for box in page.locator("[name='pair']").all()[:2]:
         box.check()
-    page.get_by_role("button", name="Side by side").click()
+    page.get_by_role("button", name="Compare").click()
     page.locator("#pair").wait_for()
 
 

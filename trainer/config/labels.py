@@ -25,7 +25,8 @@ class LabelsConfig(Part):
 
     exclude: str = setting(
         "",
-        "Answers that keep a rollout out of training: queue:question=value, separated by commas",
+        "Answers that keep a rollout out of training: queue:question=value, separated by commas; "
+        "annotations:verdict=bad and annotations:tag=name are those set on a trajectory's page",
         pattern=RULES,
         advanced=True,
     )

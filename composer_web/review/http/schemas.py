@@ -136,3 +136,42 @@ class DraftOut(Schema):
     @staticmethod
     def resolve_task(draft: Any) -> str | None:
         return draft.version.task.slug if draft.version else None
+
+
+class AnnotationIn(Body):
+    rollout: int
+    kind: str = Field(max_length=20, description="verdict, tag, comment, needs_review or assignee")
+    value: str = Field(default="", max_length=100, description="verdict: good, bad or unsure; tag: its name")
+    text: str = Field(default="", max_length=20_000, description="The comment")
+    turn: int | None = Field(default=None, ge=0, description="Turn of a comment, from 0; null: the whole rollout")
+    token_start: int | None = Field(default=None, ge=0, description="First token within the turn")
+    token_end: int | None = Field(default=None, ge=1, description="One past the last token")
+    assignee: str = Field(default="", max_length=150, description="User name")
+
+
+class AnnotationOut(Schema):
+    id: int
+    rollout: int
+    kind: str
+    value: str
+    text: str
+    turn: int | None
+    token_start: int | None
+    token_end: int | None
+    assignee: str | None
+    author: str
+    created_at: datetime
+
+    @staticmethod
+    def resolve_rollout(annotation: Any) -> int:
+        number: int = annotation.rollout_id
+        return number
+
+    @staticmethod
+    def resolve_assignee(annotation: Any) -> str | None:
+        return annotation.assignee.username if annotation.assignee else None
+
+    @staticmethod
+    def resolve_author(annotation: Any) -> str:
+        name: str = annotation.author.username
+        return name

@@ -1,11 +1,12 @@
-"""Tables of review queues and of drafts."""
+"""Tables of review queues, annotations and drafts."""
 
 from __future__ import annotations
 
 import django_tables2 as tables
+from django.urls import reverse
 from django.utils.html import format_html
 
-from composer_web.review.models import Draft, Queue
+from composer_web.review.models import Annotation, Draft, Queue
 from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
 from composer_web.ui.templatetags import ui
 
@@ -49,3 +50,35 @@ class DraftTable(Table):
     class Meta:
         model = Draft
         fields = ("slug", "state", "category", "rollout_id", "turn", "created_by", "created_at")
+
+
+class AnnotationTable(Table):
+    rollout_id = tables.Column(verbose_name="Rollout", orderable=False, attrs=STRONG)
+    kind = tables.Column()
+    value = tables.Column(empty_values=(), orderable=False, verbose_name="Annotation")
+    task = tables.Column(accessor="rollout__group__task_version__task__slug", orderable=False)
+    author = tables.Column(accessor="author__username", orderable=False)
+    created_at = AgoColumn(verbose_name="Created")
+
+    empty_template = "review/annotations_empty.html"
+
+    class Meta:
+        model = Annotation
+        fields = ("rollout_id", "kind", "value", "task", "author", "created_at")
+        order_by = ("-id",)
+
+    def render_rollout_id(self, record: Annotation) -> str:
+        place = f"#t={record.turn}" if record.turn is not None else ""
+        address = reverse("rollouts:detail", args=[record.rollout_id])
+        return format_html('<a href="{}{}">#{}</a>', address, place, record.rollout_id)
+
+    def render_kind(self, record: Annotation) -> str:
+        return record.get_kind_display()
+
+    def render_value(self, record: Annotation) -> str:
+        if record.kind == "verdict":
+            return ui.badge({"good": "passed", "bad": "failed"}.get(record.value, "late"), record.value)
+        if record.kind == "comment":
+            place = f"turn {record.turn + 1}: " if record.turn is not None else ""
+            return format_html('<span class="clip" title="{}">{}{}</span>', record.text, place, record.text[:160])
+        return record.assignee.username if record.assignee else record.value or "–"

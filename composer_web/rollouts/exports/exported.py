@@ -24,6 +24,7 @@ from composer_web.ui.table_writers import Column, Columns, Row
 TABLES = {
     "rollouts": "composer_web.rollouts.exports.exported:ROLLOUTS",
     "findings": "composer_web.rollouts.exports.exported:FINDINGS",
+    "annotations": "composer_web.review.http.exported:ANNOTATIONS",
     "runs": "composer_web.runs.http.exported:RUNS",
     "metrics": "composer_web.runs.http.exported:METRICS",
     "evaluations": "composer_web.evals.http.exported:EVALUATIONS",

@@ -37,6 +37,7 @@ def list_rollouts(
     reward_max: float | None = None,
     version: int | None = None,
     label: str = "",
+    annotation: str = Query("", description="verdict=bad, tag=x, needs_review, assignee=me, comment, or none"),
     finding: str = Query("", description="any, none, or a rule; dismissed findings do not count"),
     quarantined: bool | None = None,
     tool_errors_min: int | None = None,

@@ -15,7 +15,7 @@ from composer_web.core.numbers import whole
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch.advantages import Weight, weights_of
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.trajectory import comparing, trajectory_store, transcript
+from composer_web.rollouts.trajectory import comparing, differences, trajectory_store, transcript
 from composer_web.rollouts.trajectory.trajectory_store import Reading
 from composer_web.runs.selectors import get_run
 from composer_web.ui.pages import PageRequest, page, show
@@ -91,7 +91,9 @@ def _pair(request: PageRequest, columns: list[Column]) -> dict[str, Any] | None:
     ]
     return {
         "columns": chosen,
-        "rows": [[side.get(index) for side in views] for index in range(place.first, place.end)],
+        "blocks": differences.blocks(
+            [(views[0].get(index), views[1].get(index)) for index in range(place.first, place.end)], place.first
+        ),
         "window": place,
         "address": "?" + "".join(f"pair={column.rollout.pk}&" for column in chosen) + "turn=",
         "parting": comparing.ways([left, right]).parting,

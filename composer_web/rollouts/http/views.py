@@ -23,12 +23,14 @@ from composer_web.rollouts.exports import saved_queries
 from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.http.tables import RolloutTable
 from composer_web.rollouts.models import Finding, Rollout
+from composer_web.rollouts.review_hooks import review
 from composer_web.rollouts.search import searching
 from composer_web.rollouts.search.filters import RolloutFilter
 from composer_web.rollouts.trajectory import lens, trajectory_store, transcript, turn_filters
 from composer_web.rollouts.trajectory.outcome import outcome
 from composer_web.rollouts.trajectory.overview import overview
 from composer_web.runs.selectors import get_run
+from composer_web.tasks.selectors import instruction_of
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, page, show
 from composer_web.ui.streaming import streamed
@@ -93,9 +95,14 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     }
     if request.user.may("operator"):
         context |= {"fork_turn": _number(request, "fork"), "fork_policies": references()}
+    hidden = bool(blind.blind_in(rollout, request.user))
+    context |= {
+        "sheet": review().sheet(rollout, request.user, hidden=hidden),
+        "may_review": request.user.may("reviewer"),
+    }
     try:
         read = trajectory_store.of(rollout)
-        context |= _transcript(request, rollout, read)
+        context |= _transcript(request, rollout, read, hidden=hidden)
         context["overview"] = json.dumps(overview(read.head.facts, context["marks"]))
         if read.head.trajectory is not None:
             context |= _outcome(rollout, siblings, read.head, read.head.trajectory)
@@ -108,9 +115,11 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     return show(request, "rollouts/detail.html", context)
 
 
-def _transcript(request: PageRequest, rollout: Rollout, read: trajectory_store.Reading) -> dict[str, Any]:
-    """The requested turns, and the facts of all turns. Raises ArtifactError, Http404."""
-    hidden = bool(blind.blind_in(rollout, request.user))
+def _transcript(
+    request: PageRequest, rollout: Rollout, read: trajectory_store.Reading, *, hidden: bool
+) -> dict[str, Any]:
+    """The requested turns, and the facts of all turns; with `hidden`, without what others' labels raised. Raises
+    ArtifactError, Http404."""
     found = _findings(rollout, hidden=hidden)
     marks = transcript.marks(found)
     only = turn_filters.wanted(request.GET.get("only", ""))
@@ -158,6 +167,7 @@ def _outcome(
         "quarantined": any(sibling.held for sibling in siblings if sibling.pk == rollout.pk),  # type: ignore[attr-defined]
         "forks": selectors.forks_of(rollout),
         "figures": _figures(rollout, trajectory),
+        "instruction": instruction_of(rollout.group.task_version_id),
         "segments": [{"index": i, "length": length} for i, length in enumerate(head.segment_tokens)],
         "group_mean": rollout.group.mean_reward,
         "weight": weights_of(rollout.group, siblings).get(rollout.sample),
@@ -172,9 +182,9 @@ def _figures(rollout: Rollout, trajectory: Trajectory) -> list[Figure]:
         Figure("Hidden tests", f"{passed} / {len(cases)}", note="passed"),
         Figure("Turns", ui.num(rollout.turns), note=f"{rollout.tool_calls} tool calls"),
         Figure("Tool errors", ui.num(rollout.tool_errors)),
-        Figure("Policy tokens", ui.num(rollout.policy_tokens), note=f"{ui.num(rollout.total_tokens)} in all"),
+        Figure("Output tokens", ui.num(rollout.policy_tokens), note=f"{ui.num(rollout.total_tokens)} total"),
         Figure("Policy version", ui.num(rollout.oldest_version) if rollout.oldest_version != -1 else "–"),
-        Figure("Took", ui.seconds(trajectory.seconds.get("total"))),
+        Figure("Duration", ui.seconds(trajectory.seconds.get("total"))),
     ]
 
 
@@ -210,7 +220,8 @@ def rollout_turns(request: PageRequest, pk: int) -> HttpResponse:
             turn = transcript.view(*read.turns([index]), whole=True)
             facts = {"turn": turn, "turns_total": read.total, "marks": marks, **_refusals(read)}
             return show(request, "rollouts/_turn.html", {"rollout": rollout, **facts})
-        context = {"rollout": rollout, **_transcript(request, rollout, read), "fresh": True}
+        hidden = bool(blind.blind_in(rollout, request.user))
+        context = {"rollout": rollout, **_transcript(request, rollout, read, hidden=hidden), "fresh": True}
         if "known" in request.GET:  # a rollout that grows: facts of the turns that the page has not heard of
             context["grown"] = json.dumps(overview(read.head.facts, context["marks"], _number(request, "known")))
         return show(request, "rollouts/_window.html", context)

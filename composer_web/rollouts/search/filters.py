@@ -26,6 +26,7 @@ class RolloutFilter(filters.FilterSet):
     reward_max = filters.NumberFilter(field_name="reward", lookup_expr="lte", label="Reward ≤")
     version = filters.NumberFilter(field_name="oldest_version", label="Policy version")
     label = filters.CharFilter(method="by_label", label="Label")
+    annotation = filters.CharFilter(method="by_annotation", label="Annotation")
     finding = filters.ChoiceFilter(
         choices=[("any", "some"), ("none", "none"), *sorted((rule, rule) for rule in RULE_TITLES)],
         method="by_finding",
@@ -45,13 +46,15 @@ class RolloutFilter(filters.FilterSet):
     step_max = filters.NumberFilter(field_name="group__consumed_step", lookup_expr="lte", label="Trained in step ≤")
     more = frozenset(
         f"{name}_{end}" for name in ("tool_errors", "turns", "tokens", "step") for end in ("min", "max")
-    ) | {"version", "label"}
+    ) | {"version", "label", "annotation"}
     """Filters behind "More filters"."""
     chips = (
         ("With findings", "finding", "any"),
         ("In quarantine", "quarantined", "true"),
         ("Tool errors", "tool_errors_min", "1"),
         ("Trained on", "step_min", "1"),
+        ("Needs review", "annotation", "needs_review"),
+        ("Assigned to me", "annotation", "assignee=me"),
     )
     """One-click filters: (label, filter, value)."""
     text = filters.CharFilter(method="by_text", label="Text", max_length=fulltext.LONGEST)
@@ -71,6 +74,7 @@ class RolloutFilter(filters.FilterSet):
             "quarantined",
             "version",
             "label",
+            "annotation",
             "tool_errors_min",
             "tool_errors_max",
             "turns_min",
@@ -108,6 +112,10 @@ class RolloutFilter(filters.FilterSet):
     def by_label(self, query, name, value):  # type: ignore[no-untyped-def]
         """Labels from a review queue: `queue:question=value`, or `queue`."""
         return review().labelled_rollouts(query, value)
+
+    def by_annotation(self, query, name, value):  # type: ignore[no-untyped-def]
+        """Annotations on the trajectory's page: `verdict=bad`, `tag=x`, `needs_review`, `assignee=me`, `comment`, `none`."""
+        return review().annotated_rollouts(query, value)
 
     def by_owner(self, query, name, value):  # type: ignore[no-untyped-def]
         """Filter by run or evaluation. A group creates its rollouts together, so a run's rollout ids lie between

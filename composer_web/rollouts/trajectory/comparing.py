@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.trajectory import tool_colours
 from composer_web.rollouts.trajectory.trajectory_store import WINDOW, Reading
 from composer_web.rollouts.trajectory.transcript import as_text
 from trainer.types import Turn
@@ -22,8 +23,33 @@ class Cell:
     brief: str
     branch: str
     failed: bool
+    colour: int
+    """Class `tool-N` of its first tool; 0 for a message."""
     parts: bool
     """Whether the rollout diverges here from one with which it was identical so far."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cell as the page shows it: what its siblings have too, shortened, and what sets it apart."""
+
+    cell: Cell
+    common: str
+    own: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """Turns `first` to `last`: one turn with its cells, or consecutive ones that all rollouts did alike, folded."""
+
+    first: int
+    last: int
+    cells: list[Shown | None]
+    briefs: tuple[str, ...] = ()
+
+    @property
+    def folded(self) -> bool:
+        return not self.cells
 
 
 @dataclass(frozen=True)
@@ -34,6 +60,20 @@ class Ways:
     """First turn in which the rollouts differ. None if they never do."""
     cut: int
     """Turns of the longest rollout that are not shown."""
+
+    def blocks(self) -> list[Block]:
+        """Rows for the page: those in which all rollouts did the same are folded."""
+        found: list[Block] = []
+        for index, row in enumerate(self.rows):
+            cells = [cell for cell in row if cell]
+            alike = len(cells) > 1 and len(cells) == len(self.rows[0]) and len({cell.branch for cell in cells}) == 1
+            if alike and found and found[-1].folded:
+                found[-1] = Block(found[-1].first, index, [], (*found[-1].briefs, cells[0].brief))
+            elif alike:
+                found.append(Block(index, index, [], (cells[0].brief,)))
+            else:
+                found.append(Block(index, index, _set_apart(row)))
+        return found
 
 
 def ways(readings: Sequence[Reading | None]) -> Ways:
@@ -62,7 +102,9 @@ def ways(readings: Sequence[Reading | None]) -> Ways:
                 continue
             company = [i for i, other in enumerate(before) if other == before[place] and i != place]
             parts = any(now[i] != path for i in company)
-            row.append(Cell(_brief(turn), letters[path], any(r.error for r in turn.results), parts))
+            failed = any(r.error for r in turn.results)
+            colour = tool_colours.colour_of(turn.calls[0].name) if turn.calls else 0
+            row.append(Cell(_brief(turn), letters[path], failed, colour, parts))
         if parting is None and any(cell and cell.parts for cell in row):
             parting = index
         rows.append(row)
@@ -79,6 +121,22 @@ def _what(turn: Turn) -> str:
 def _brief(turn: Turn) -> str:
     calls = [f"{c.name} {' '.join(as_text(v) for v in c.arguments.values())}" for c in turn.calls]
     return (" · ".join(calls) or turn.text).replace("\n", "⏎")[:160]
+
+
+MIN_COMMON = 12
+"""Characters that siblings must share before they are shortened."""
+
+
+def _set_apart(row: Sequence[Cell | None]) -> list[Shown | None]:
+    """Split what cells do into what all have in common, to its last word, and the rest."""
+    briefs = {cell.brief for cell in row if cell}
+    low, high = min(briefs, default=""), max(briefs, default="")
+    alike = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), 0)
+    common = low[: low.rfind(" ", 0, alike) + 1]
+    if len(common) < MIN_COMMON:
+        return [Shown(cell, "", cell.brief) if cell else None for cell in row]
+    short = common.split(" ", 1)[0] + " … "
+    return [Shown(cell, short, cell.brief[len(common) :]) if cell else None for cell in row]
 
 
 def _letter(index: int) -> str:

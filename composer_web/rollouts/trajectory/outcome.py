@@ -14,13 +14,17 @@ PLACES = {"tests": "report", "length": "tokens"}
 def outcome(trajectory: Trajectory) -> dict[str, Any]:
     """Context of `rollouts/_patch.html`, `_report.html` and `_reward.html` for a finished rollout."""
     cases = trajectory.report.cases
-    worst_first = sorted(cases, key=lambda case: case.status == "passed")
+    failing = [case for case in cases if case.status != "passed"]
+    passing = [case for case in cases if case.status == "passed"]
+    room = max(0, transcript.MAX_CASES - len(failing))
     return {
         "trajectory": trajectory,
         "patch": transcript.diff_view(trajectory.patch),
-        "cases": worst_first[: transcript.MAX_CASES],
+        "failing": failing[: transcript.MAX_CASES],
+        "passing": passing[:room],
         "cases_cut": max(0, len(cases) - transcript.MAX_CASES),
-        "cases_passed": sum(case.status == "passed" for case in cases),
+        "cases_total": len(cases),
+        "cases_passed": len(passing),
         "reward_parts": [
             {**p.model_dump(), "adds": p.value * p.weight, "place": PLACES.get(p.name, "")}
             for p in trajectory.reward_parts

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TypedDict
 
+from composer_web.rollouts.trajectory import tool_colours
 from composer_web.rollouts.trajectory.trajectory_store import TurnFacts
 from composer_web.rollouts.trajectory.turn_filters import MAX_TOOLS
 
@@ -23,6 +24,8 @@ class Overview(TypedDict):
     since: int
     tools: list[str]
     """Tool names that `used` indexes, in order of first call over all turns."""
+    colours: list[int]
+    """Class `tool-N` of each of them."""
     used: list[list[int]]
     """Indices of the tools called in the turn. Empty for a message."""
     flags: list[int]
@@ -41,6 +44,7 @@ def overview(facts: Sequence[TurnFacts], found: Collection[int], since: int = 0)
     return {
         "since": since,
         "tools": tools,
+        "colours": [tool_colours.colour_of(name) for name in tools],
         "used": [[places.get(name, MAX_NAMES) for name in turn.tools[:MAX_TOOLS]] for turn in rest],
         "flags": [
             FAILED * turn.failed | FOUND * (index in found) | SUMMARY * turn.summary

@@ -16,6 +16,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer
 
 from composer_web.rollouts.models import Finding
+from composer_web.rollouts.trajectory import edits, tool_colours
 from composer_web.rollouts.trajectory.trajectory_store import WINDOW, Reading, TurnFacts
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.types import Turn
@@ -40,6 +41,10 @@ class CallView:
     seconds: float | None
     cut: str
     has_result: bool
+    diff: SafeString | str = ""
+    """What the call changes, in place of the arguments that it is made from."""
+    colour: int = 0
+    """Class `tool-N` of the tool, the same on every page (`tool_colours.py`)."""
 
 
 @dataclass(frozen=True)
@@ -156,13 +161,14 @@ def notices(facts: Iterable[TurnFacts], *, missing: int = 0) -> list[str]:
     return found
 
 
-def opening(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+def opening(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Initial system and user messages of the episode."""
     shown = []
     for message in messages:
         content = message.get("content", "")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
-        shown.append({"role": str(message.get("role", "message")), "text": clip(text, MAX_TEXT)[0]})
+        role = str(message.get("role", "message"))
+        shown.append({"role": role, "text": clip(text, MAX_TEXT)[0], "length": len(text), "folded": role == "system"})
     return shown
 
 
@@ -223,17 +229,23 @@ class _Clipper:
 
 
 def _call(call: ToolCall, result: ToolResult | None, cutter: _Clipper) -> CallView:
-    arguments = tuple((name, cutter.clip(as_text(value), MAX_ARGUMENT)) for name, value in call.arguments.items())
+    change = edits.diff_of(call, MAX_ARGUMENT * cutter.factor)
+    hidden = change.arguments if change else ()
+    shown = {name: value for name, value in call.arguments.items() if name not in hidden}
+    cutter.cut |= bool(change and change.missing)
+    arguments = tuple((name, cutter.clip(as_text(value), MAX_ARGUMENT)) for name, value in shown.items())
     cut = f"{result.cut_bytes} bytes cut by the harness" if result and result.cut_bytes else ""
     return CallView(
         name=call.name,
-        brief=" ".join(as_text(value)[:200].replace("\n", "⏎") for value in call.arguments.values())[:200],
+        brief=" ".join(as_text(value)[:200].replace("\n", "⏎") for value in shown.values())[:200],
         arguments=arguments,
         output=cutter.clip(result.output, MAX_OUTPUT) if result else "",
         error=result.error.kind.value.replace("_", " ") if result and result.error else "",
         seconds=result.seconds if result else None,
         cut=cut,
         has_result=result is not None,
+        diff=change.html if change else "",
+        colour=tool_colours.colour_of(call.name),
     )
 
 

@@ -15,6 +15,7 @@ from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.policies.models import Policy
 from composer_web.review import services as review
+from composer_web.review.annotations import services as annotations
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts.dispatch import scheduling
@@ -105,6 +106,30 @@ def test_an_answer_leaves_the_rollout_out(
     say(queue, third, POOR, *reviewers)
     assert not in_quarantine(third), "it was trained on"
     assert len(trained(group).rewards) == 3
+
+
+def test_an_annotation_leaves_the_rollout_or_its_task_out(
+    labelled_run: Callable[..., Run], people: dict[str, User]
+) -> None:
+    run = labelled_run(exclude="annotations:verdict=bad,annotations:tag=reward-hack")
+    group = played(run)
+    first, second, third = group.rollouts.order_by("sample")[:3]
+    annotations.annotate(rollout=first, kind="verdict", value="unsure", actor=people["reviewer"])
+    assert not in_quarantine(first)
+    annotations.annotate(rollout=first, kind="verdict", value="bad", actor=people["reviewer"])
+    assert in_quarantine(first)
+    annotations.annotate(rollout=second, kind="verdict", value="good", actor=people["operator"])
+    annotations.annotate(rollout=second, kind="verdict", value="bad", actor=people["reviewer"])
+    assert not in_quarantine(second), "people disagree about it"
+    annotations.annotate(rollout=third, kind="tag", value="reward-hack", actor=people["operator"])
+    assert in_quarantine(third)
+    assert len(trained(group).rewards) == 2
+    wary = labelled_run(exclude_tasks="annotations:tag=reward-hack")
+    rollouts.pump(run_id=wary.pk)
+    assert not Group.objects.filter(run=wary, task_version=group.task_version_id).exists()
+    for rule in ("annotations:comment=x", "annotations:verdict=great"):
+        with pytest.raises(UserError, match="annotations:verdict"):
+            labelled_run(exclude=rule)
 
 
 def test_a_task_that_reviewers_call_unfair_is_not_dispatched(

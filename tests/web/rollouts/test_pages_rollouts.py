@@ -45,6 +45,8 @@ def test_trajectory_shows_everything(world: seed.World) -> None:
         "old_string not found",
         "not found",
         "case-000",
+        "diff__old",
+        "diff__new",
         "of 6 cases failed",
         "length",
         "memory, processes, disk",
@@ -95,11 +97,17 @@ def test_rollouts_of_a_prompt_side_by_side(world: seed.World) -> None:
     operator, path = client(world), f"/groups/{group.pk}/"
     html = operator.get(path).content.decode()
     assert html.count('name="pair"') == group.size
-    assert "Their ways part in turn 3" in html
+    assert "Diverges at turn 3" in html
     assert "Part: tests" in html
     both = operator.get(f"{path}?pair={first.pk}&pair={second.pk}").content.decode()
     assert "Side by side</h2>" in both
-    assert both.count("<h3>Turn 1</h3>") == 2
+    assert "identical: grep, read_file" in both
+    assert both.count("<h3>Turn 1</h3>") == 1, "identical turns are folded into one"
+    assert both.count("<h3>Turn 3</h3>") == 2
+    assert html.count("Identical in all 8") == 1
+    other = group.rollouts.exclude(verdict=first.verdict).earliest("sample")
+    apart = operator.get(f"{path}?pair={first.pk}&pair={other.pk}").content.decode()
+    assert '<mark class="differs">' in apart
     assert "Side by side</h2>" not in operator.get(f"{path}?pair={first.pk}&pair=1").content.decode()
     assert operator.get("/groups/999999/").status_code == 404
 
