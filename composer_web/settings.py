@@ -62,6 +62,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "composer_web.core.latency.timing",
+    "composer_web.core.compression.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "composer_web.ui.staticfiles.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -192,11 +193,6 @@ USE_I18N = False
 
 STATIC_URL = "/static/" if DEBUG else f"/static/{static_version(BASE_DIR / 'static')}/"
 STATICFILES_DIRS = [path for path in (BASE_DIR / "static",) if path.is_dir()]
-STATICFILES_FINDERS = [
-    "django.contrib.staticfiles.finders.FileSystemFinder",
-    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "composer_web.ui.staticfiles.PlotlyFinder",
-]
 STATIC_ROOT = ENV.data / "static"
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 WHITENOISE_USE_FINDERS = True  # no collectstatic step between a checkout and a running product

@@ -1,32 +1,27 @@
-"""Static files: served whole under ASGI, compressed, and the chart library from its installed package instead of a copy here."""
+"""Static files: served whole under ASGI and compressed."""
 
 from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.contrib.staticfiles.finders import BaseFinder
-from django.core.files.storage import FileSystemStorage
 from django.http import HttpRequest, HttpResponse
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from composer_web.ui.staticversion import VERSIONED
 
-NAME = "plotly/plotly.min.js"
 TEXT = ("text/", "image/svg")
 """Kinds that become smaller."""
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):
     """WhiteNoise's, which answers with a synchronous stream. Django reads such a stream whole under ASGI and warns each
-    time, so the answer is whole from the start; the largest file is the chart library's 5 MB.
+    time, so the answer is whole from the start; the largest file is the chart library's 1.2 MB.
 
     A file is also found without a version in its address, or with another (a page that was open while the product was
     renewed): browsers must ask again for such a one.
@@ -67,32 +62,3 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):
 def compressed(path: str, changed: int) -> bytes:
     """Gzip-compressed content of a file last modified at `changed` (ns). Cached."""
     return gzip.compress(Path(path).read_bytes(), mtime=0)
-
-
-def package_data() -> Path:
-    """Folder of plotly's browser bundle, found without importing the package."""
-    spec = find_spec("plotly")
-    assert spec is not None and spec.origin is not None, "plotly is a dependency"
-    return Path(spec.origin).parent / "package_data"
-
-
-class _OneFile(FileSystemStorage):
-    prefix = "plotly"
-
-
-class PlotlyFinder(BaseFinder):
-    """`plotly/plotly.min.js`, and nothing else of that package."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
-        self.storage = _OneFile(location=package_data())
-
-    def check(self, **kwargs: Any) -> list[Any]:
-        return []
-
-    def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
-        found = [str(package_data() / "plotly.min.js")] if path == NAME else []
-        return found if find_all else (found[0] if found else [])
-
-    def list(self, ignore_patterns: Iterable[str] | None) -> Iterable[tuple[str, FileSystemStorage]]:
-        yield "plotly.min.js", self.storage

@@ -11,7 +11,7 @@ import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("django", "django-allauth", "django-htmx", "django-ninja", "plotly")
+PACKAGES = ("django", "django-allauth", "django-htmx", "django-ninja")
 """That bring static files."""
 LENGTH = 12
 VERSIONED = re.compile(rf"^/static/[0-9a-f]{{{LENGTH}}}/")
