@@ -1,6 +1,8 @@
 // Metric panels. A panel is mounted when it comes near the screen; its data are min–max–last buckets that the
 // server computes for the range shown, so zooming in shows more, and no spike is ever sampled away. A panel draws one
 // run or lays several over each other.
+import { cursorAt, follow } from "./charts/cursor.js";
+import { legend, values } from "./charts/legend.js";
 import { onChange, set, startView, view } from "./chartview.js";
 import { number } from "./format.js";
 import { AXIS, marksOf, markTraces } from "./marks.js";
@@ -50,6 +52,10 @@ class Panel {
   constructor(element) {
     this.element = element;
     this.plot = element.querySelector(".chart__plot");
+    this.area = element.querySelector(".chart__area");
+    this.rule = element.querySelector(".chart__cursor");
+    this.key = element.querySelector(".chart__legend");
+    this.hidden = new Set(); // names of lines that the legend hides
     this.last = element.querySelector(".chart__last");
     this.series = JSON.parse(element.dataset.series);
     this.runs = JSON.parse(element.dataset.runs);
@@ -152,21 +158,84 @@ class Panel {
     const Plotly = await plotly();
     if (!this.drawn) this.plot.replaceChildren();
     const place = placement(lines.flatMap((l) => l.rows.map((row) => row.x)));
-    const legend = lines.length > 1 && this.runs.length === 1;
+    const shown = lines.filter((line) => !this.hidden.has(this.name(line)));
     const last = lines.reduce((most, line) => Math.max(most, line.rows.at(-1).x), 0);
     const events = view.events === "on" && lines.length ? markTraces(this.marks, place.unit, last) : [];
-    await Plotly.react(this.plot, [...lines.flatMap((line) => this.traces(line, place, lines.length)), ...events], this.layout(legend, place), {
+    await Plotly.react(this.plot, [...shown.flatMap((line) => this.traces(line, place)), ...events], this.layout(place, shown), {
       displayModeBar: false, responsive: true, doubleClick: false, showTips: false,
     });
+    this.place = place;
     if (!this.drawn) {
       this.drawn = true;
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
       this.plot.on("plotly_doubleclick", () => set({ range: null }));
+      follow(this.area, this);
     }
-    this.place = place;
+    this.shownLines = lines;
+    if (this.key) {
+      const keys = lines.map((line) => ({ name: this.name(line), css: `swatch swatch--${this.number(line)}` }));
+      legend(this.key, keys, { hidden: this.hidden, toggled: () => inTurn(() => this.draw()) });
+    }
     this.plot.setAttribute("aria-label", lines.map((l) => `${this.name(l)} ${number(l.rows.at(-1).last, this.unitOf(l))}`).join(", "));
     this.element.dataset.points = String(lines[0]?.rows.length ?? 0);
-    if (!view.range && lines.length) this.last.textContent = this.runs.length > 1 ? "" : number(lines[0].rows.at(-1).last, this.unitOf(lines[0]));
+    this.read(cursorAt());
+  }
+
+  // --- the cursor ---------------------------------------------------------------------------------------------------
+
+  // The place of the nearest value of any line that is shown.
+  nearest(x) {
+    let best = null;
+    for (const { rows } of this.shownLines) {
+      const row = rows[closest(rows, x)];
+      if (best === null || Math.abs(row.x - x) < Math.abs(best - x)) best = row.x;
+    }
+    return best;
+  }
+
+  // The value before or after a place on the first line; its ends for an infinite way.
+  beside(x, way) {
+    const [line] = this.shownLines;
+    if (!line) return null;
+    const at = x === null ? line.rows.length - 1 - Math.min(way, 0) : closest(line.rows, x);
+    return line.rows[Math.max(0, Math.min(at + way, line.rows.length - 1))].x;
+  }
+
+  // Head and legend say what is at the cursor, without one what came last.
+  read(x) {
+    if (!this.shownLines?.length) return;
+    const rows = this.shownLines.map((line) => (x === null ? line.rows.at(-1) : line.rows[closest(line.rows, x)]));
+    const texts = this.shownLines.map((line, index) => number(rows[index].last, this.unitOf(line)));
+    if (this.key) values(this.key, texts);
+    const single = this.shownLines.length === 1 || this.runs.length === 1;
+    const mark = x === null ? null : this.marks?.find((one) => Math.abs(one.x - x) < this.spacing() / 2);
+    const step = x === null ? "" : `step ${rows[0].step}`;
+    this.last.textContent = [step, x === null && view.range ? "" : single ? texts[0] : "", mark?.text ?? ""].filter(Boolean).join(" · ");
+    const axis = this.plot._fullLayout?.xaxis;
+    this.rule.hidden = x === null || !axis;
+    if (!this.rule.hidden) this.rule.style.transform = `translateX(${axis._offset + axis.l2p(x / this.place.unit)}px)`;
+  }
+
+  spacing() {
+    const [{ rows }] = this.shownLines;
+    return rows.length > 1 ? (rows.at(-1).x - rows[0].x) / (rows.length - 1) : 1;
+  }
+
+  // The rollouts of the step under the cursor, of the run whose line is nearest.
+  open(x, tab) {
+    const line = this.shownLines.find(({ run }) => run.rollouts);
+    if (!line) return;
+    const { step } = line.rows[closest(line.rows, x)];
+    const url = new URL(line.run.rollouts, location.href);
+    url.searchParams.set("step_min", step);
+    url.searchParams.set("step_max", step);
+    if (tab) window.open(url, "_blank", "noopener");
+    else location.assign(url);
+  }
+
+  // The number of a line's colour: its run's where several are shown, else its series'.
+  number({ r, s }) {
+    return ((this.runs.length > 1 ? r : s) % 6) + 1;
   }
 
   unitOf({ series }) {
@@ -179,10 +248,11 @@ class Panel {
     return this.series.length === 1 ? run.name : `${run.name}, ${series.label}`;
   }
 
-  traces({ run, r, series, s, rows }, place, count) {
+  traces(shown, place) {
+    const { run, r, series, s, rows } = shown;
     const x = rows.map((row) => row.x / place.unit);
     const overlay = this.runs.length > 1;
-    const stroke = colour(`--series-${((overlay ? r : s) % 6) + 1}`);
+    const stroke = colour(`--series-${this.number(shown)}`);
     const band = stroke.replace("rgb(", "rgba(").replace(")", ", 0.16)");
     const weight = this.element.dataset.markers ? 0 : Number(view.smooth); // single points far apart stay what they are
     const name = this.name({ run, series });
@@ -191,17 +261,16 @@ class Panel {
       x, y: smoothed(rows, this.whole[r][series.key] ?? rows, weight), name, type: "scatter",
       mode: this.element.dataset.markers ? "lines+markers" : rows.length === 1 ? "markers" : "lines",
       line: { color: stroke, width: 1.75, dash: overlay ? DASHES[s % DASHES.length] : "solid" }, marker: { color: stroke, size: 6 },
-      customdata: rows.map((row) => row.step), showlegend: count > 1, ...side,
-      hovertemplate: `%{y:.4~g}${view.x === "step" ? "" : " at step %{customdata}"}<extra>${count > 1 ? plain(name) : ""}</extra>`,
+      hoverinfo: "skip", ...side,
     };
-    const edge = { ...side, x, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
+    const edge = { ...side, x, type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
     const spread = rows.some((row) => row.max > row.min);
     if (weight && !spread) return [{ ...edge, y: rows.map((row) => row.last), line: { width: 1, color: band } }, line];
     if (!spread) return [line];
     return [{ ...edge, y: rows.map((row) => row.min) }, { ...edge, y: rows.map((row) => row.max), fill: "tonexty", fillcolor: band }, line];
   }
 
-  layout(legend, place) {
+  layout(place, lines) {
     const text = colour("--muted");
     const grid = colour("--line");
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickfont: { size: 10.5, color: text }, automargin: true };
@@ -210,17 +279,24 @@ class Panel {
       ...axis, ...titled(unit === "%" ? "" : unit), type: view.y, fixedrange: true, tickformat: unit === "%" ? ".0~%" : unit === "bytes" ? "~s" : "~g",
       rangemode: unit === "%" && view.y === "linear" ? "tozero" : "normal",
     });
-    const range = view.range ? { range: view.range.map((edge) => edge / place.unit) } : { autorange: true };
+    const zoom = view.range?.map((edge) => edge / place.unit);
+    const range = zoom ? { range: zoom } : around(lines, place);
+    const ends = zoom ?? range.range;
+    // Steps are whole: an axis of few of them has a tick each, never one between.
+    const whole = view.x === "step" && ends && ends[1] - ends[0] < 8 ? { tickmode: "linear", dtick: 1, tick0: 0 } : {};
+    const flat = (right) => {
+      const mine = lines.filter((line) => Boolean(line.series.right) === right).flatMap((line) => line.rows);
+      // A series that never leaves zero has no −1 below it.
+      return view.y === "linear" && mine.length && mine.every((row) => row.min === 0 && row.max === 0) ? { range: [0, 1], autorange: false } : {};
+    };
     return {
-      margin: { l: 40, r: 12, t: legend ? 22 : 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: text }, hovermode: "x unified", dragmode: "zoom",
-      hoverlabel: { bgcolor: colour("--surface"), bordercolor: grid, font: { color: colour("--text"), size: 11 } },
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 10.5 }, bgcolor: "rgba(0,0,0,0)" }, showlegend: legend,
-      xaxis: { ...axis, ...titled(place.title), ...range, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix, hoverformat: place.hover },
-      yaxis: upright(this.unit),
+      margin: { l: 40, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: text }, hovermode: false, dragmode: "zoom", showlegend: false,
+      xaxis: { ...axis, ...titled(place.title), ...range, ...whole, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix },
+      yaxis: { ...upright(this.unit), ...flat(false) },
       yaxis2: AXIS,
       ...(this.rightUnit || this.series.some(({ right }) => right)
-        ? { yaxis3: { ...upright(this.rightUnit), overlaying: "y", side: "right", showgrid: false, tickmode: "auto" } } : {}),
+        ? { yaxis3: { ...upright(this.rightUnit), ...flat(true), overlaying: "y", side: "right", showgrid: false, tickmode: "auto" } } : {}),
     };
   }
 
@@ -235,15 +311,32 @@ class Panel {
 
 // How positions of the axis are written: steps as they are, tokens as 12k, seconds in the unit that fits the longest.
 function placement(positions) {
-  if (view.x === "tokens") return { unit: 1, format: "~s", suffix: "", hover: ".4~s", title: "tokens trained" };
-  if (view.x !== "time") return { unit: 1, format: "~d", suffix: "", hover: "~d", title: "step" };
+  if (view.x === "tokens") return { unit: 1, format: "~s", suffix: "", title: "tokens trained" };
+  if (view.x !== "time") return { unit: 1, format: "~d", suffix: "", title: "step" };
   const longest = positions.reduce((most, x) => Math.max(most, x), 0);
   const [unit, suffix] = [[86_400, " d"], [3600, " h"], [60, " min"]].find(([size]) => longest > 2 * size) ?? [1, " s"];
-  return { unit, format: "~g", suffix, hover: ".2~f", title: "time since the start" };
+  return { unit, format: "~g", suffix, title: "time since the start" };
 }
 
-// Plotly reads a small set of tags in hover texts; a run's name is text.
-const plain = (text) => text.replace(/[<>&]/g, "·");
+// The horizontal axis of these lines, a little wider than they are; a single place gets room on both sides.
+function around(lines, place) {
+  const ends = lines.flatMap(({ rows }) => [rows[0].x, rows.at(-1).x]);
+  if (!ends.length) return { autorange: true };
+  const [low, high] = [Math.min(...ends) / place.unit, Math.max(...ends) / place.unit];
+  const pad = high > low ? 0.02 * (high - low) : 1;
+  return { range: [low - pad, high + pad] };
+}
+
+// The index of the row nearest to a place; rows are in order.
+function closest(rows, x) {
+  let [low, high] = [0, rows.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle].x < x) low = middle + 1;
+    else high = middle;
+  }
+  return low > 0 && x - rows[low - 1].x <= rows[low].x - x ? low - 1 : low;
+}
 
 // Exponential moving average over the whole series of buckets, debiased, so that the start is not pulled to zero. The weight
 // is of a bucket of the whole series: what is zoomed goes on from what came before it and keeps its curve.
@@ -277,7 +370,18 @@ function search({ target }) {
   }
 }
 
+// A panel over the whole screen and back.
+async function enlarge(button) {
+  const panel = button.closest(".chart");
+  if (document.fullscreenElement) await document.exitFullscreen();
+  else await panel.requestFullscreen();
+}
+
 export function start() {
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-chart-enlarge]");
+    if (button) enlarge(button);
+  });
   plotly().catch(() => {}); // it loads while the values come; draw() says if it does not
   startView();
   document.addEventListener("oc:points", ({ detail }) => panels.forEach((panel) => panel.pushed(detail)));

@@ -1,5 +1,5 @@
-// How all charts of a page are shown: axis, scale, smoothing and zoom. The state lives in the URL, so that a link
-// shows what its sender saw, and in the toolbar's buttons.
+// How all charts of a page are shown: axis, scale, smoothing and zoom. The state lives in the URL, so that a link shows what its
+// sender saw, and in the toolbar.
 const DEFAULTS = { x: "step", y: "linear", smooth: "0", events: "on" };
 const listeners = new Set();
 
@@ -14,7 +14,9 @@ function read() {
   for (const [name, usual] of Object.entries(DEFAULTS)) {
     const offered = [...document.querySelectorAll(`[data-chart-option="${name}"] button`)].map((b) => b.value);
     const asked = query.get(name);
-    view[name] = offered.includes(asked) ? asked : usual;
+    const slider = document.querySelector(`input[data-chart-range="${name}"]`);
+    const fits = slider ? asked !== null && Number(asked) >= Number(slider.min) && Number(asked) <= Number(slider.max) : offered.includes(asked);
+    view[name] = fits ? asked : usual;
   }
   const [low, high] = ["from", "to"].map((name) => (query.has(name) ? Number(query.get(name)) : NaN));
   view.range = Number.isFinite(low) && Number.isFinite(high) && low < high ? [low, high] : null;
@@ -40,6 +42,10 @@ function show() {
     }
   }
   for (const button of document.querySelectorAll("[data-chart-reset]")) button.hidden = !view.range;
+  for (const slider of document.querySelectorAll("input[data-chart-range]")) {
+    slider.value = view[slider.dataset.chartRange];
+    slider.nextElementSibling.textContent = Number(slider.value).toFixed(2);
+  }
 }
 
 // `change` is part of the view; a new axis makes the zoom meaningless. Listeners learn whether other data are needed.
@@ -60,6 +66,9 @@ export function startView() {
       const button = event.target.closest("button[value]");
       if (button) set({ [group.dataset.chartOption]: button.value });
     });
+  }
+  for (const slider of document.querySelectorAll("input[data-chart-range]")) {
+    slider.addEventListener("input", () => set({ [slider.dataset.chartRange]: String(Number(slider.value)) }));
   }
   for (const button of document.querySelectorAll("[data-chart-reset]")) {
     button.addEventListener("click", () => set({ range: null }));

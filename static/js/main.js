@@ -46,7 +46,7 @@ startModules();
 document.addEventListener("htmx:afterSettle", startModules);
 
 // A menu closes when the click or the focus goes elsewhere, or on Escape; what it asks in a dialog is still its own.
-const openMenus = () => document.querySelectorAll("details.menu[open]");
+const openMenus = () => document.querySelectorAll(":is(details.menu, details.hint)[open]");
 function closeOthers({ target }) {
   if (!target.closest("dialog")) for (const menu of openMenus()) if (!menu.contains(target)) menu.open = false;
 }
@@ -70,7 +70,7 @@ document.addEventListener("keydown", (event) => {
 
 // A part that a person has a menu open in is not replaced under their hand; the next hint refreshes it.
 document.addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.target.querySelector?.("details.menu[open], :popover-open")) event.detail.shouldSwap = false;
+  if (event.detail.target.querySelector?.(":is(details.menu, details.hint)[open], :popover-open")) event.detail.shouldSwap = false;
 });
 
 // Selects that submit their form.

@@ -36,7 +36,7 @@ export function markTraces(marks, unit, last) {
     return [{
       x: mine.map((mark) => mark.x / unit), y: mine.map(() => 0.03), yaxis: "y2", type: "scatter", mode: "markers", showlegend: false,
       marker: { symbol, size, color: stroke, line: { color: stroke, width: 1 } }, cliponaxis: false,
-      text: mine.map((mark) => mark.text.replace(/[<>&]/g, "·")), hovertemplate: "%{text}<extra></extra>", name: kind,
+      hoverinfo: "skip", name: kind,
     }];
   });
 }

@@ -122,16 +122,16 @@ RL = (
     Panel("Reward", ("reward/mean", "reward/best_of_k"), ("mean", "best of K"), families=("reward/source/",)),
     Panel("Held-out evaluation", ("eval/pass1",), ("pass@1",), families=("eval/best_of/",), alone=True, markers=True),
     Panel(
-        "Groups without signal",
+        "Zero-advantage groups",
         ("groups/zero_signal", "groups/solved_none", "groups/solved_all"),
-        ("no signal", "none solved", "all solved"),
+        ("zero advantage", "none solved", "all solved"),
     ),
     Panel(
-        "Ends without finishing",
+        "Truncated rollouts",
         ("stop/turn_limit", "stop/token_limit", "stop/time_limit", "stop/malformed_call", "stop/no_tool_call"),
-        ("turns", "tokens", "time", "broken call", "no call"),
+        ("turns", "tokens", "time", "malformed call", "no call"),
         right=("infra/retries",),
-        right_labels=("lost to infrastructure",),
+        right_labels=("infra errors",),
     ),
     Panel(
         "Sampler–trainer mismatch k3",
@@ -156,9 +156,9 @@ RL = (
         right_labels=("groups dropped",),
     ),
     Panel(
-        "Speed and idle time",
+        "Throughput and idle time",
         ("speed/generate_tokens", "speed/train_tokens"),
-        ("generated", "trained"),
+        ("generation", "training"),
         right=("idle/trainer", "idle/rollouts", "speed/mfu"),
         right_labels=("trainer idle", "inference idle", "MFU"),
         right_title="Idle shares and MFU",

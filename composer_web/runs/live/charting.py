@@ -36,6 +36,8 @@ def places(runs: Sequence[Run]) -> dict[str, Any]:
             "name": run.name,
             "url": reverse("runs:metrics", args=[run.pk]),
             "marks": reverse("runs:marks", args=[run.pk]),
+            # The list that a press on a step of a chart opens; only rollouts of an RL run are trained in steps.
+            "rollouts": reverse("rollouts:of-run", args=[run.pk]) if run.kind == "rl" else "",
         }
         for run in runs
     ]

@@ -29,7 +29,10 @@ Bearer = Callable[..., dict[str, str]]
 
 @pytest.fixture
 def rollout(recorded: Any) -> Rollout:
-    return Rollout.objects.exclude(artifact_key="").earliest("pk")
+    found = Rollout.objects.exclude(artifact_key="").earliest("pk")
+    Rollout.objects.filter(pk=found.pk).update(turns=2)
+    found.refresh_from_db()
+    return found
 
 
 def test_a_verdict_replaces_the_same_persons_and_nobody_elses(
