@@ -113,6 +113,8 @@ def _usable_tasks(name: str, field: str) -> tuple[int, int]:
             or "none yet; build them with manage.py build_suites"
         )
         raise UserError(field, f"there is no suite {name!r}; there are: {known}")
+    if suite.retired_at is not None:
+        raise UserError(field, f"suite {name!r} is retired; use {suite.replaced_by or 'another one'}")
     rejected = suite.memberships.filter(task_version__controls_ok=False).count()
     return suite.memberships.count() - rejected, rejected
 

@@ -161,6 +161,10 @@ class Suite(Material):
     reviewed = models.BooleanField(
         default=False, db_default=False, help_text="Only versions that two reviewers admitted may join; for good"
     )
+    retired_at = models.DateTimeField(
+        null=True, blank=True, help_text="When a successor took its place; new runs may not use it any more"
+    )
+    replaced_by = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="replaces")
     versions = models.ManyToManyField(TaskVersion, through="SuiteMembership", related_name="suites")
     task_count = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     valid_count = models.PositiveIntegerField(default=0, db_default=0, editable=False)

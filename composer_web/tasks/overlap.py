@@ -39,12 +39,19 @@ def drop_duplicates(specs: Sequence[TaskSpec]) -> list[TaskSpec]:
 
 
 def refuse_overlap(specs: Sequence[TaskSpec], *, purpose: str) -> None:
-    """Raises UserError when tasks are nearly the same as each other, or as some on the other side of a split."""
+    """Raises UserError when tasks are nearly the same as each other, or as some on the other side of a split, or are on both
+    sides themselves."""
     ours = prints(specs)
     if not ours:
         return
     others = TaskVersion.objects.exclude(task__source="procedural").filter(suites__isnull=False)
-    sided = others.exclude(suites__purpose="train") if purpose == "train" else others.filter(suites__purpose="train")
+    training = {"suites__purpose": "train", "suites__retired_at": None}
+    sided = others.exclude(suites__purpose="train") if purpose == "train" else others.filter(**training)
+    same = sided.filter(task__slug__in=[one.id for one in ours]).order_by("task__slug")
+    if both := same.values_list("task__slug", "suites__name").first():
+        raise UserError(
+            "tasks", f"{both[0]} is in suite {both[1]!r}, on the other side of the split; take it out there first"
+        )
     bundles = sided.distinct().values_list("spec", flat=True)
     theirs = prints(TaskSpec.model_validate(spec) for spec in bundles)
     try:

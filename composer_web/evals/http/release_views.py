@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_POST, require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.core.errors import UserError
@@ -30,29 +33,54 @@ PER_PAGE = 50
 @require_safe
 @page()
 def release_list(request: PageRequest) -> HttpResponse:
+    if request.headers.get("HX-Request"):
+        return show(request, "partials/rows.html", {"table": _table(request)})
+    return _list(request, given={"suite": request.GET.get("suite", "")})
+
+
+def _table(request: PageRequest) -> ReleaseTable:
     table = ReleaseTable(leaderboard.releases())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/releases.html"
-    suites = list(tasks.suites()) if request.user.may("operator") else []
-    context = {"table": table, "tab": "releases", "live": "evals", "suites": suites}
-    return show(request, template, {**context, "chosen": request.GET.get("suite", "")})
+    return table
 
 
-@require_POST
+def _list(request: PageRequest, *, given: Mapping[str, str], problem: str = "") -> HttpResponse:
+    """The releases, and the form for another one with what is `given` for it."""
+    suites = list(tasks.suites().filter(retired_at=None)) if request.user.may("operator") else []
+    context = {
+        "table": _table(request),
+        "tab": "releases",
+        "live": "evals",
+        "ready": [suite for suite in suites if suite.valid_count],
+        "waiting": [suite for suite in suites if not suite.valid_count],
+        "given": given,
+        "problem": problem,
+        "open": bool(problem or given.get("suite")),
+    }
+    return show(request, "evals/releases.html", context, status=422 if problem else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
 @page("operator")
 def release_publish(request: PageRequest) -> HttpResponse:
+    """A refusal shows the form again with what was given. Its links and refreshes lead to the list."""
+    if request.method != "POST":
+        return redirect(f"{reverse('evals:releases')}?{request.GET.urlencode()}")
+    given = request.POST
     try:
         made = releases.publish(
-            benchmark=request.POST.get("benchmark", ""),
-            suite=tasks.get_suite(request.POST.get("suite", "")),
-            keep="keep" in request.POST,
-            unreviewed="unreviewed" in request.POST,
-            notes=request.POST.get("notes", "")[:2000],
+            benchmark=given.get("benchmark", ""),
+            suite=tasks.get_suite(given.get("suite", "")),
+            keep="keep" in given,
+            unreviewed="unreviewed" in given,
+            notes=given.get("notes", "")[:2000],
             actor=request.user,
         )
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect("evals:releases")
+        return _list(request, given=given.dict(), problem=str(error))
+    except ValidationError as error:
+        words = "; ".join(f"{name}: {' '.join(told)}" for name, told in error.message_dict.items())
+        return _list(request, given=given.dict(), problem=words)
     messages.success(request, f"{made} is published; its tasks never change.")
     return redirect("evals:release", benchmark=made.benchmark, number=made.number)
 

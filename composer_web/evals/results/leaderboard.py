@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from composer_web.core.errors import NotFound
@@ -102,13 +103,32 @@ def find(name: str) -> Release:
 
 def ranked() -> QuerySet[Evaluation]:
     """Evaluations eligible for a release's leaderboard."""
-    return Evaluation.objects.filter(
-        release__isnull=False, state="finished", results__pass1__isnull=False, interruption__isnull=True
-    )
+    return comparable().filter(release__isnull=False)
 
 
 def finished(release: Release) -> QuerySet[Evaluation]:
-    return ranked().filter(release=release).select_related("policy").order_by("-pk")
+    """Its own evaluations, and those of its suite that covered exactly its task versions, newest first."""
+    own = Q(release=release) | Q(pk__in=_of_suite(release))
+    return comparable().filter(own).select_related("policy").order_by("-pk")
+
+
+def comparable() -> QuerySet[Evaluation]:
+    """Finished evaluations with a score, without those that a person interrupted."""
+    return Evaluation.objects.filter(state="finished", results__pass1__isnull=False, interruption__isnull=True)
+
+
+def _of_suite(release: Release) -> list[int]:
+    """Evaluations of the release's suite outside any release that measured exactly the same task versions."""
+    if (known := getattr(release, "suite_evaluations", None)) is not None:
+        return list(known)
+    members = list(release.members.order_by("task_version_id").values_list("task_version_id", flat=True))
+    rows = (
+        comparable()
+        .filter(release=None, suite_id=release.suite_id)
+        .annotate(versions=ArrayAgg("groups__task_version_id", distinct=True, ordering="groups__task_version_id"))
+    )
+    release.suite_evaluations = [pk for pk, versions in rows.values_list("pk", "versions") if versions == members]  # type: ignore[attr-defined]
+    return list(release.suite_evaluations)  # type: ignore[attr-defined]
 
 
 def _newest(evaluations: QuerySet[Evaluation]) -> dict[str, Evaluation]:
@@ -166,11 +186,7 @@ def frontier(points: dict[str, tuple[float | None, float]]) -> set[str]:
 
 def tasks(release: Release) -> list[TaskResult]:
     """Every task of the release in order, with its flag and all verdicts of finished evaluations."""
-    mine = Rollout.objects.filter(
-        group__evaluation__release=release,
-        group__evaluation__state="finished",
-        group__evaluation__interruption__isnull=True,
-    )
+    mine = Rollout.objects.filter(group__evaluation__in=finished(release).order_by().values("pk"))
     counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     rows = mine.order_by().values_list("group__task_version_id", "verdict").annotate(n=Count("pk"))
     for version, verdict, n in rows:

@@ -60,9 +60,9 @@ def apply(*, tasks: Sequence[Task], action: Action, value: str, actor: User) -> 
     elif action == "split":
         changes = _resplit(rows, value)
     else:
-        changes = (_join if action == "suite" else _leave)(rows, suite_by_name(value, lock=True))
+        changes = (_join if action == "suite" else leave)(rows, suite_by_name(value, lock=True))
     batch = uuid.uuid4()
-    _write(changes, batch=batch, actor=actor)
+    record(changes, batch=batch, actor=actor)
     audit(actor=actor, action=f"task.{action}", target=f"batch:{batch}", value=value[:200], tasks=len(changes))
     hint("tasks", *(["suites"] if action in ("suite", "unsuite") else []))
     return Batch(batch, len(changes), len(rows) - len(changes))
@@ -107,13 +107,14 @@ def refuse_side(rows: Sequence[Task], side: str) -> None:
     if not side:
         return
     members = SuiteMembership.objects.filter(task_version__task__in=rows).select_related("suite", "task_version__task")
-    wrong = members.exclude(suite__purpose="train") if side == "train" else members.filter(suite__purpose="train")
+    training = members.filter(suite__purpose="train", suite__retired_at=None)
+    wrong = members.exclude(suite__purpose="train") if side == "train" else training
     found = wrong.defer("task_version__spec").first()
     if found is not None:
         raise UserError(
             "value",
             f"{found.task_version.task} is in suite {found.suite.name!r} ({found.suite.get_purpose_display().lower()}); "
-            f"take it out before it goes to {side!r}",
+            f"take it out of that suite before it goes to {side!r}",
         )
 
 
@@ -163,17 +164,21 @@ def require_reviews(*, suite: Suite, actor: User) -> Suite:
     return suite
 
 
-def refuse_used(suite: Suite) -> None:
-    """Raises Conflict if a run, an evaluation or a release has used the suite."""
+def is_used(suite: Suite) -> bool:
+    """Whether a run, an evaluation or a release has used the suite."""
     from composer_web.evals.models import Evaluation, Release
     from composer_web.rollouts.models import Group
 
-    used = (
+    return (
         Evaluation.objects.filter(suite=suite).exists()
         or Release.objects.filter(suite=suite).exists()
         or Group.objects.filter(run__config__stage__suite=suite.name).exists()
     )
-    if used:
+
+
+def refuse_used(suite: Suite) -> None:
+    """Raises Conflict if a run, an evaluation or a release has used the suite."""
+    if is_used(suite):
         raise Conflict(f"suite {suite.name!r} has been used and may not change; put the tasks in a new one", "value")
 
 
@@ -226,6 +231,10 @@ def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
             raise UserError(
                 "tasks", f"{task} is on the side {task.split!r}; suite {suite.name!r} is for {suite.purpose}"
             )
+    if suite.retired_at is not None:
+        raise Conflict(f"suite {suite.name!r} is retired; use {suite.replaced_by or 'another one'}", "value")
+    if suite.purpose != "train":
+        _refuse_trained(wanted, suite)
     if suite.reviewed:
         require_admitted(versions)
     if versions:
@@ -237,7 +246,7 @@ def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
     fresh: list[SuiteMembership] = []
     for task, version in zip(wanted, versions, strict=True):
         before = held.get(task.pk)
-        changes.append(_membership(task, suite, before.task_version if before else None, version))
+        changes.append(suite_change(task, suite, before.task_version if before else None, version))
         if before is None:
             fresh.append(SuiteMembership(suite=suite, task_version=version, position=place + len(fresh)))
         else:
@@ -249,17 +258,36 @@ def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
     return changes
 
 
-def _leave(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
+def _refuse_trained(rows: Sequence[Task], suite: Suite) -> None:
+    """Raises UserError (code `in_training`) for tasks of live training suites."""
+    held = SuiteMembership.objects.filter(task__in=rows, suite__purpose="train", suite__retired_at=None)
+    found = list(held.select_related("suite", "task").order_by("slug", "suite__name"))
+    if found:
+        names = {member.slug: member.suite.name for member in found}
+        shown = ", ".join(f"{slug} (in {name})" for slug, name in list(names.items())[:3])
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise UserError(
+            "tasks",
+            f"suite {suite.name!r} measures policies, and these tasks are trained on: {shown}{more}; move them out of "
+            "training first",
+            code="in_training",
+        )
+
+
+def leave(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
+    """Take tasks out of a suite. The changes are not recorded yet. Raises Conflict for a suite that has been used."""
     refuse_used(suite)
     members = suite.memberships.filter(task_version__task__in=rows).select_related("task_version__task")
     changes = [
-        _membership(m.task_version.task, suite, m.task_version, None) for m in members.defer("task_version__spec")
+        suite_change(m.task_version.task, suite, m.task_version, None) for m in members.defer("task_version__spec")
     ]
     members.delete()
     return changes
 
 
-def _membership(task: Task, suite: Suite, before: TaskVersion | None, after: TaskVersion | None) -> TaskChange:
+def suite_change(task: Task, suite: Suite, before: TaskVersion | None, after: TaskVersion | None) -> TaskChange:
+    """A task's version in a suite before and after, for the history."""
+
     def side(version: TaskVersion | None) -> Json:
         return {"suite": suite.name, "version": version.number if version else None}
 
@@ -290,7 +318,7 @@ def edit_instruction(*, task: Task, text: str, actor: User) -> TaskVersion:
     change = TaskChange(
         task=locked, field="instruction", before={"version": before.number}, after={"version": made.number}
     )
-    _write([change], batch=uuid.uuid4(), actor=actor)
+    record([change], batch=uuid.uuid4(), actor=actor)
     request_controls([made.pk])
     audit(actor=actor, action="task.edit", target=f"task_version:{made.pk}", before=before.number, after=made.number)
     hint("tasks")
@@ -300,7 +328,8 @@ def edit_instruction(*, task: Task, text: str, actor: User) -> TaskVersion:
 # --- history ----------------------------------------------------------------------------------------------------
 
 
-def _write(changes: Sequence[TaskChange], *, batch: uuid.UUID, actor: User) -> None:
+def record(changes: Sequence[TaskChange], *, batch: uuid.UUID, actor: User) -> None:
+    """Write changes into the history as one batch."""
     for change in changes:
         change.batch, change.actor, change.actor_name = batch, actor, actor.get_username()
     TaskChange.objects.bulk_create(changes, batch_size=1000)
@@ -339,7 +368,7 @@ def undo(*, batch: uuid.UUID, actor: User) -> Batch:
         _UNDO[change.field](task, change)
         made.append(TaskChange(task=task, field=change.field, before=change.after, after=change.before, undoes=change))
     again = uuid.uuid4()
-    _write(made, batch=again, actor=actor)
+    record(made, batch=again, actor=actor)
     audit(actor=actor, action="task.undo", target=f"batch:{batch}", tasks=len(made))
     hint("tasks", "suites")
     return Batch(again, len(made), 0)

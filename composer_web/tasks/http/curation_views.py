@@ -10,20 +10,21 @@ from django.http import Http404, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from composer_web.core.errors import NotFound, UserError
 from composer_web.core.numbers import row_ids, whole
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.trajectory.transcript import clip, diff_view
 from composer_web.tasks import reviewing, selectors
-from composer_web.tasks.curation import comparing
+from composer_web.tasks.curation import admission, comparing, training
 from composer_web.tasks.curation import services as curation
 from composer_web.tasks.curation.facets import LABELS, facets, unasked
 from composer_web.tasks.curation.filters import TaskFilter
+from composer_web.tasks.http.views import suites_page
 from composer_web.tasks.models import Split, Suite, Task, TaskVersion
 from composer_web.ui.filters import strict
-from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, page, show
 
 MAX_FILE = 20_000
 MAX_FILES = 30
@@ -36,6 +37,18 @@ DONE = {"accept": "Accepted", "reject": "Rejected", "withdrawn": "Withdrawn"}
 
 def _tasks(request: PageRequest) -> Any:
     return strict(TaskFilter, request.GET, queryset=selectors.tasks(), request=request).qs
+
+
+def _queue(request: PageRequest) -> Any:
+    """The tasks to review: into a suite (`?into=`), those that can join it."""
+    rows, suite = _tasks(request), _into(request)
+    return rows if suite is None else admission.admissible(rows, suite)
+
+
+def _into(request: PageRequest) -> Suite | None:
+    """The suite that accepted tasks join."""
+    name = request.GET.get("into", "")
+    return Suite.objects.filter(name=name).first() if name else None
 
 
 def _address(request: PageRequest, task: Task | None) -> str:
@@ -62,11 +75,12 @@ def task_facets(request: PageRequest) -> HttpResponse:
 @page("reviewer")
 def review(request: PageRequest) -> HttpResponse:
     """The first task of the queue, or that there is none."""
-    task = reviewing.following(_tasks(request), request.user, None)
+    task = reviewing.following(_queue(request), request.user, None)
     if task is not None:
         return redirect(_address(request, task))
-    into = request.GET.get("into", "")
-    context = {"query": request.GET.urlencode(), "into": into if Suite.objects.filter(name=into).exists() else ""}
+    into = _into(request)
+    left = admission.left_out(_tasks(request), into) if into else []
+    context = {"query": request.GET.urlencode(), "into": into.name if into else "", "left_out": left}
     return show(request, "tasks/review_done.html", context)
 
 
@@ -76,7 +90,7 @@ def review_task(request: PageRequest, slug: str) -> HttpResponse:
     """Instruction, environment, hidden tests, gold patch and rollouts of one task, and what to do with it."""
     task = selectors.get_task(slug)
     version = selectors.newest_version(task)
-    queue = _tasks(request)
+    queue, into = _queue(request), _into(request)
     following = reviewing.following(queue, request.user, task)
     before = reviewing.preceding(queue, task)
     mine = reviewing.opinion(version, request.user)
@@ -104,6 +118,8 @@ def review_task(request: PageRequest, slug: str) -> HttpResponse:
         "previous": _address(request, before) if before else "",
         "here": _address(request, task),
         "into": request.GET.get("into", ""),
+        "obstacles": admission.obstacles(task, version, into) if into else [],
+        "left_out": admission.left_out(_tasks(request), into) if into else [],
         "splits": Split.choices,
         "suites": selectors.suites().values_list("name", flat=True)[:200],
     }
@@ -116,7 +132,7 @@ def review_submit(request: PageRequest, slug: str, action: str) -> HttpResponse:
     """One thing done to the task of the queue. Answers a script with where to go on, anybody else with that page."""
     task = selectors.get_task(slug)
     version = selectors.newest_version(task)
-    following = reviewing.following(_tasks(request), request.user, task)
+    following = reviewing.following(_queue(request), request.user, task)
     try:
         if action not in ACTIONS:
             raise Http404(f"a task has no action {action!r}")
@@ -126,7 +142,7 @@ def review_submit(request: PageRequest, slug: str, action: str) -> HttpResponse:
     to = _address(request, following if goes_on else task)
     if goes_on and following is None:
         to = _address(request, None)
-    return _answer(request, 200, text, to, undo, _waiting(request, _tasks(request)) if goes_on else None)
+    return _answer(request, 200, text, to, undo, _waiting(request, _queue(request)) if goes_on else None)
 
 
 def _waiting(request: PageRequest, queue: Any) -> str:
@@ -182,7 +198,14 @@ def _split(request: PageRequest, task: Task, version: TaskVersion) -> Done:
     return (f"On the side {Split(side).label}." if side else "On no side."), False, str(done.id)
 
 
-ACTIONS = {"decide": _decide, "edit": _edit, "tag": _tag, "split": _split}
+def _leave_training(request: PageRequest, task: Task, version: TaskVersion) -> Done:
+    """Take the task out of every training suite, so that the suite of the queue can have it."""
+    consequences = [one.consequence for one in training.holdings(task)]
+    training.move_out(tasks=[task], actor=request.user)
+    return f"{task.slug} is out of training: {'; '.join(consequences)}.", False, ""
+
+
+ACTIONS = {"decide": _decide, "edit": _edit, "tag": _tag, "split": _split, "leave-training": _leave_training}
 
 
 # --- many tasks -------------------------------------------------------------------------------------------------
@@ -228,24 +251,26 @@ def undo(request: PageRequest) -> HttpResponse:
     return _answer(request, 200, text, _back(request, "tasks:changes"))
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @page("reviewer")
 def suite_open(request: PageRequest) -> HttpResponse:
-    """An empty suite to curate into."""
-    name = request.POST.get("name", "").strip()
+    """Create an empty suite to curate into. A refusal shows the form again with what was given."""
+    if request.method != "POST":
+        return redirect("tasks:suites")
     values: QueryDict = request.POST
-    return act(
-        request,
-        lambda: curation.open_suite(
+    name = values.get("name", "").strip()
+    try:
+        curation.open_suite(
             name=name,
             purpose=values.get("purpose", ""),
             description=values.get("description", "")[:2000],
             reviewed=bool(values.get("reviewed")),
             actor=request.user,
-        ),
-        done=f"Suite {name} is open; review tasks into it.",
-        to="tasks:suites",
-    )
+        )
+    except UserError as error:
+        return suites_page(request, given=values.dict(), problem=str(error))
+    messages.success(request, f"Suite {name} is open; review tasks into it.")
+    return redirect("tasks:suite", name=name)
 
 
 @require_safe

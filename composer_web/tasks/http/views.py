@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.views.decorators.http import require_POST, require_safe
@@ -15,6 +17,7 @@ from composer_web.tasks import reviewing, selectors, services
 from composer_web.tasks.curation.comparing import environment_files, gold_diff
 from composer_web.tasks.curation.filters import TaskFilter
 from composer_web.tasks.difficulty import of_suite
+from composer_web.tasks.http.path import steps
 from composer_web.tasks.http.tables import MemberTable, SuiteTable, TaskTable
 from composer_web.tasks.models import Split, Task
 from composer_web.ui.filters import strict
@@ -99,11 +102,17 @@ def task_controls(request: PageRequest) -> HttpResponse:
 @require_safe
 @page()
 def suite_list(request: PageRequest) -> HttpResponse:
+    return suites_page(request, given={"purpose": "benchmark", "reviewed": "1"})
+
+
+def suites_page(request: PageRequest, *, given: Mapping[str, str], problem: str = "") -> HttpResponse:
+    """The suites, and the form for another one with what is `given` for it."""
     table = SuiteTable(selectors.suites())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suites.html"
     context = {"table": table, "tab": "suites", "live": "suites", "may_review": request.user.may("reviewer")}
-    return show(request, template, {**context, "purposes": Split.choices})
+    form = {"purposes": Split.choices, "given": given, "problem": problem}
+    return show(request, template, context | form, status=422 if problem else 200)
 
 
 @require_safe
@@ -124,6 +133,7 @@ def suite_detail(request: PageRequest, name: str) -> HttpResponse:
             "table": table,
             "tab": "suites",
             "live": f"suite:{suite.pk}",
+            "path": steps(suite, request.user),
             "difficulty": of_suite(suite),
             "may_review": request.user.may("reviewer"),
         },

@@ -32,11 +32,13 @@ def play(evaluation: Evaluation, skill: float) -> None:
 
 
 def ask(page: Page, effort: str) -> Evaluation:
+    if page.locator("#run:not([open])").count():
+        page.locator("#run > summary").click()
     form = page.get_by_role("form", name="Run a policy")
     form.get_by_label("Policy").select_option("base")
-    form.get_by_label("Passes").fill("4")
+    form.get_by_label("Samples").fill("4")
     form.get_by_label("Effort").fill(effort)
-    form.get_by_label("$ per million written").fill("2")
+    form.get_by_label("Output $ per 1M").fill("2")
     form.get_by_role("button", name="Run").click()
     expect(page.get_by_text("The evaluation is on its way")).to_be_visible()
     return Evaluation.objects.latest("pk")
@@ -51,16 +53,17 @@ def test_from_a_suite_to_a_leaderboard(operator: Page, product: Product) -> None
     page.goto(f"{product.url}/evals/")
     page.get_by_role("link", name="Benchmark releases").click()
     form = page.get_by_role("form", name="Publish a release")
+    page.locator("#publish > summary").click()
     for unreviewed in (False, True):
         form.get_by_label("Benchmark").fill("walk")
         form.get_by_label("Suite").select_option("walked")
-        form.get_by_label("Also tasks that two reviewers have not admitted").set_checked(unreviewed)
+        form.get_by_label("Include unreviewed tasks").set_checked(unreviewed)
         form.get_by_role("button", name="Publish").click()
         if not unreviewed:
             expect(page.get_by_text("two reviewers have not admitted 6 of 6 tasks")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_have_text("walk-1")
     expect(page.get_by_text("6 of 6 tasks unreviewed")).to_be_visible()
-    expect(page.get_by_text("No finished evaluation of this release yet.")).to_be_visible()
+    expect(page.get_by_text("No finished evaluation yet.")).to_be_visible()
     play(ask(page, "low"), skill=0.0)
     play(ask(page, "high"), skill=1.0)
     page.reload()

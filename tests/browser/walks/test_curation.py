@@ -94,8 +94,9 @@ def test_ten_tasks_by_keyboard_only(reviewer: Page, product: Product) -> None:
 def test_two_reviewers_admit_to_a_benchmark(reviewer: Page, product: Product, chrome: Browser) -> None:
     page = reviewer
     page.goto(f"{product.url}/suites/")
+    page.locator("#new > summary").click()
     page.fill("form[action='/suites/open/'] [name=name]", "bench")
-    page.click("button:has-text('Open')")
+    page.click("button:has-text('Create suite')")
     expect(page.locator(".toasts .toast")).to_contain_text("Suite bench is open")
     slug = Task.objects.filter(versions__controls_ok=True, versions__suites__name="held-out").earliest("pk").slug
     page.goto(f"{product.url}/tasks/review/{slug}/?into=bench")

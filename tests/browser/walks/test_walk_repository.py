@@ -131,10 +131,12 @@ def generate(page: Page) -> int:
 def open_benchmark(page: Page) -> None:
     """The draft of the benchmark: a suite that only admitted tasks join."""
     page.get_by_role("navigation", name="Tasks").get_by_role("link", name="Suites").click()
+    page.locator("#new > summary").click()
     form = page.locator("form[action='/suites/open/']")
     form.get_by_label("Name").fill("bench")
-    form.get_by_role("button", name="Open").click()
+    form.get_by_role("button", name="Create suite").click()
     expect(page.locator(".toasts .toast")).to_contain_text("Suite bench is open")
+    page.get_by_role("navigation", name="Tasks").get_by_role("link", name="Suites").click()
     page.get_by_role("link", name="fresh", exact=True).click()
     page.get_by_role("link", name="Review its tasks").click()
 
