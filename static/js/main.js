@@ -27,6 +27,8 @@ const pages = {
   "[data-run-form]": () => import("./form/form.js"),
   "[data-bulk]": () => import("./select.js"),
   "[data-columns]": () => import("./columns.js"),
+  "[data-rows-open]": () => import("./table/rows.js"),
+  "#rows thead": () => import("./table/resize.js"),
   "[data-review]": () => import("./review.js"),
   "[data-questions]": () => import("./labels.js"),
   "[data-question-editor]": () => import("./questions.js"),
@@ -73,9 +75,9 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.target.querySelector?.(":is(details.menu, details.hint)[open], :popover-open")) event.detail.shouldSwap = false;
 });
 
-// Selects that submit their form.
+// Selects that submit their form, and filters that apply at once.
 document.addEventListener("change", (event) => {
-  if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  if (event.target.matches("[data-submit], form[data-apply] :is(input, select)")) event.target.form.requestSubmit();
 });
 
 // Filters: empty fields stay out of the URL.

@@ -25,12 +25,13 @@ class RolloutTable(Table):
     id = tables.Column(verbose_name="Rollout", linkify=_address, attrs=STRONG)
     task = tables.Column(accessor="group__task_version__task__slug", verbose_name="Task")
     owner = tables.Column(empty_values=(), orderable=False, verbose_name="Run, evaluation or fork")
+    match = tables.Column(accessor="pk", orderable=False, verbose_name="Match")
     verdict = StateColumn(empty_values=())
     reward = NumberColumn()
     stop_reason = tables.Column(verbose_name="Stop reason", default="–")
     turns = NumberColumn()
     tool_errors = NumberColumn(verbose_name="Tool errors")
-    policy_tokens = NumberColumn(verbose_name="Policy tokens")
+    policy_tokens = NumberColumn(verbose_name="Output tokens")
     oldest_version = NumberColumn(verbose_name="Version")
     finished_at = AgoColumn(verbose_name="Ended")
 
@@ -42,6 +43,7 @@ class RolloutTable(Table):
             "id",
             "task",
             "owner",
+            "match",
             "verdict",
             "reward",
             "stop_reason",
@@ -58,6 +60,10 @@ class RolloutTable(Table):
 
     def render_task(self, value: str) -> str:
         return format_html('<span class="clip" title="{}">{}</span>', value, value)
+
+    def render_match(self, value: int) -> str:
+        """Filled when the page has fetched its snippets."""
+        return format_html('<span id="match-{}" class="snippet">…</span>', value)
 
     def render_owner(self, record: Rollout) -> str:
         group = record.group

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
@@ -14,7 +15,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.core.errors import NotFound
-from composer_web.core.numbers import whole
+from composer_web.core.numbers import row_ids, whole
 from composer_web.policies.selectors import references
 from composer_web.review import blind
 from composer_web.rollouts import selectors
@@ -24,7 +25,7 @@ from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.http.tables import RolloutTable
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.review_hooks import review
-from composer_web.rollouts.search import searching
+from composer_web.rollouts.search import fulltext, searching
 from composer_web.rollouts.search.filters import RolloutFilter
 from composer_web.rollouts.trajectory import lens, trajectory_store, transcript, turn_filters
 from composer_web.rollouts.trajectory.outcome import outcome
@@ -57,12 +58,34 @@ def rollouts_of_run(request: PageRequest, run_id: int) -> HttpResponse:
 
 def _list(request: PageRequest, rows: QuerySet[Rollout], **context: Any) -> HttpResponse:
     found = strict(RolloutFilter, request.GET, queryset=rows)
-    table = RolloutTable(found.qs)
+    words = fulltext.first_words(request.GET.get("text", ""))
+    table = RolloutTable(found.qs, exclude=() if words else ("match",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
     queries = saved_queries.queries_for(request.user)
-    context |= {"table": table, "filter": found, "live": "rollouts", "queries": queries}
+    # What was searched for stays as it was found; a live list would take the snippets away again.
+    live = "" if words else "rollouts"
+    context |= {"table": table, "filter": found, "live": live, "queries": queries, "previews": True}
+    if words:
+        shown = [("id", row.record.pk) for row in table.paginated_rows]
+        context["snippets"] = urlencode([("q", words), *shown])
     return show(request, template, {**context, "chips": [_chip(request, *chip) for chip in RolloutFilter.chips]})
+
+
+@require_safe
+@page()
+def rollout_snippets(request: PageRequest) -> HttpResponse:
+    """Where the words of a search stand in the rollouts of a page of the list (`?q=`, `?id=` for each)."""
+    text = request.GET.get("q", "")[:200]
+    wanted = row_ids(request.GET.getlist("id"))[:PER_PAGE]
+    found = []
+    for rollout in selectors.rollouts().filter(pk__in=wanted):
+        try:
+            hit = searching.first(trajectory_store.of(rollout), text)
+        except (NotFound, ArtifactError):
+            hit = None
+        found.append((rollout, hit))
+    return show(request, "rollouts/_snippets.html", {"found": found})
 
 
 def _chip(request: PageRequest, title: str, name: str, value: str) -> dict[str, Any]:
@@ -204,6 +227,21 @@ def _open(pk: int) -> tuple[Rollout, trajectory_store.Reading]:
         return rollout, trajectory_store.of(rollout)
     except ArtifactError as error:
         raise Http404(str(error)) from error
+
+
+@require_safe
+@page()
+def rollout_preview(request: PageRequest, pk: int) -> HttpResponse:
+    """A rollout beside the list: what came of it."""
+    rollout = selectors.get_rollout(pk)
+    context: dict[str, Any] = {"rollout": rollout, "problem": ""}
+    try:
+        head = trajectory_store.of(rollout).head
+        if head.trajectory is not None:
+            context |= outcome(head.trajectory)
+    except (NotFound, ArtifactError) as error:
+        context["problem"] = str(error)
+    return show(request, "rollouts/_preview.html", context)
 
 
 @require_safe

@@ -65,6 +65,22 @@ def search(read: Reading, text: str) -> SearchResult:
     return SearchResult(hits, total, len(turns))
 
 
+def first(read: Reading, text: str) -> Hit | None:
+    """The first occurrence. Reads no further than it."""
+    wanted = text.casefold()
+    if not wanted:
+        return None
+    for turn, where, body in _texts(read):
+        folded = body.casefold()
+        shown = body if len(folded) == len(body) else folded
+        start = folded.find(wanted)
+        if start >= 0:
+            end = start + len(wanted)
+            before, after = shown[max(0, start - AROUND) : start], shown[end : end + AROUND]
+            return Hit(turn, where, _line(before), _line(shown[start:end]), _line(after))
+    return None
+
+
 def _line(text: str) -> str:
     return text.replace("\n", "⏎")
 

@@ -61,7 +61,7 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
     files = environment_files(spec)
     pages = Paginator(sorted(files.items()), FILES_PER_PAGE)
     file_page = pages.get_page(request.GET.get("files"))
-    table = RolloutTable(rollouts.rollout_rows().filter(group__task_version__task=task), exclude=("task",))
+    table = RolloutTable(rollouts.rollout_rows().filter(group__task_version__task=task), exclude=("task", "match"))
     RequestConfig(request, paginate={"per_page": 20}).configure(table)
     secrets = request.user.may("operator")
     context = {

@@ -109,7 +109,9 @@ def test_tab_leads_to_every_control_and_shows_where_it_is(
         page.goto(product.url + path)
         if path == "/runs/":
             expect(page.locator("[data-live-badge]")).to_have_attribute("data-state", "live")
+            page.locator(".toolbar__filters > summary").click()
             expect(page.locator("#facets .facet").first).to_be_visible()
+            page.keyboard.press("Escape")
         settle(page)
         wrong = walk(page)
     context.close()

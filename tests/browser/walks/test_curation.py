@@ -115,6 +115,8 @@ def test_two_reviewers_admit_to_a_benchmark(reviewer: Page, product: Product, ch
     expect(second.locator("#review-toast")).to_contain_text("It is in bench.")
     second.goto(f"{product.url}/tasks/?suite=bench&review=admitted")
     expect(second.locator("td.strong")).to_have_text([slug])
+    expect(second.get_by_role("link", name="Remove filter Suite: bench")).to_be_visible()
+    second.locator(".toolbar__filters > summary").click()
     facet = second.locator("#facets a[aria-current]", has_text="bench")
     expect(facet).to_contain_text("1")
     facet.click()

@@ -36,12 +36,14 @@ def test_empty_pages_name_the_next_step(path: str, words: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize("path", ["/runs/", "/tasks/"])
-def test_no_room_is_kept_for_facets_of_nothing(path: str) -> None:
+def test_facets_wait_in_the_filters_until_they_are_opened(path: str) -> None:
     visitor = Client()
     visitor.force_login(User.objects.create_user(username="first", role="operator"))
-    assert 'facets--later"' in visitor.get(path).content.decode()
+    page = visitor.get(path).content.decode()
+    assert 'hx-trigger="toggle from:closest details once"' in page.partition('id="facets"')[2].partition(">")[0]
     narrowed = visitor.get(f"{path}?q=x").content.decode()
-    assert 'class="facets"' in narrowed and "facets--later" not in narrowed, "filters can be taken back"
+    assert f"{path}facets/?q=x" in narrowed, "counts under the filters in force"
+    assert ">Clear</a>" in narrowed, "filters can be taken back"
     assert "HX-Trigger" not in visitor.get(path, headers={"HX-Request": "true"}).headers
 
 

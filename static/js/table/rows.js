@@ -1,0 +1,54 @@
+// Rows of a list: a press anywhere on a row opens what it is about, j and k (or the arrows) move through the rows, Enter opens.
+// On a wide screen the row that has the focus is shown beside the list.
+const WIDE = matchMedia("(min-width: 100rem)");
+const OWN = "a, button, input, label, select, textarea, summary, [contenteditable]";
+
+export function start() {
+  const list = document.querySelector("[data-rows-open]");
+  const pane = document.getElementById("preview");
+  const links = () => [...list.querySelectorAll("tbody td.strong a")];
+  const linkOf = (row) => row?.querySelector("td.strong a");
+  let shown = "";
+
+  list.addEventListener("click", (event) => {
+    const row = event.target.closest("tbody tr");
+    const link = linkOf(row);
+    if (!link || event.target.closest(OWN) || String(getSelection())) return;
+    if (event.ctrlKey || event.metaKey) window.open(link.href, "_blank", "noopener");
+    else location.assign(link.href);
+  });
+  list.addEventListener("auxclick", (event) => {
+    const link = linkOf(event.target.closest("tbody tr"));
+    if (link && event.button === 1 && !event.target.closest(OWN)) window.open(link.href, "_blank", "noopener");
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const way = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
+    if (!way || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog, details[open]")) return;
+    const arrow = event.key.startsWith("Arrow");
+    const here = links().indexOf(document.activeElement);
+    if (arrow && here < 0) return; // the page scrolls
+    const next = links()[here < 0 ? 0 : here + way];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+    next.closest("tr").scrollIntoView({ block: "nearest" });
+  });
+
+  async function preview(link) {
+    if (!pane || !WIDE.matches || link.href === shown) return;
+    shown = link.href;
+    const answer = await fetch(new URL("preview/", link.href));
+    if (!answer.ok || shown !== link.href) return;
+    const holder = document.createElement("template");
+    holder.innerHTML = await answer.text();
+    pane.replaceChildren(holder.content);
+    pane.hidden = false;
+    for (const row of list.querySelectorAll("tr.is-current")) row.classList.remove("is-current");
+    link.closest("tr").classList.add("is-current");
+  }
+  list.addEventListener("focusin", (event) => {
+    const link = linkOf(event.target.closest("tbody tr"));
+    if (link) preview(link);
+  });
+}
