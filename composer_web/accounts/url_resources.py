@@ -35,7 +35,7 @@ USES = (
 )  # fmt: skip
 """Writes that only use shared objects. The results belong to the user's project."""
 
-PLAIN = frozenset({"action", "form", "format", "part", "number", "batch"})
+PLAIN = frozenset({"action", "form", "format", "part", "number", "batch", "scope"})
 """Keys that do not identify an object of a project. A bulk change is looked up among the project's tasks."""
 
 Line = tuple[str, str, str, str]

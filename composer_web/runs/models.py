@@ -216,6 +216,29 @@ class SavedView(Owned):
         return self.name
 
 
+class ChartLayout(Owned):
+    """Panels of the charts page: of one run, or (without a run) of all runs of a kind in the project."""
+
+    kind = models.CharField(max_length=20)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, null=True, blank=True, related_name="chart_layouts")
+    panels = models.JSONField(help_text="[composer_web.runs.charts.layouts.PanelSpec]")
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "kind", "run"], nulls_distinct=False, name="one_chart_layout_of_a_scope"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"charts of {self.run or self.kind}"
+
+
 class RunTransition(Transition):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="transitions")
 

@@ -22,6 +22,7 @@ startToasts();
 
 const pages = {
   "[data-chart]": () => import("./chart.js"),
+  "[data-grid]": () => import("./charts/grid.js"),
   "[data-pareto]": () => import("./pareto.js"),
   "[data-trajectory]": () => import("./trajectory.js"),
   "[data-run-form]": () => import("./form/form.js"),

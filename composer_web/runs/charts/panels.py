@@ -37,6 +37,10 @@ class Panel:
     """Members replace `keys`."""
     markers: bool = False
     """For few, distant values such as evaluations: draw points joined by a line."""
+    size: int = 1
+    """Columns of the grid that it spans."""
+    pinned: bool = False
+    section: str = ""
 
     @property
     def unit(self) -> str:
@@ -50,6 +54,18 @@ class Panel:
     def shown(self) -> tuple[str, ...]:
         """All metrics in the panel."""
         return self.keys + self.right
+
+    @property
+    def spec(self) -> str:
+        """The panel as a layout keeps it, for js/charts/grid.js."""
+        kept = {
+            "title": self.title,
+            "keys": self.shown,
+            "size": self.size,
+            "pinned": self.pinned,
+            "section": self.section,
+        }
+        return json.dumps(kept)
 
     @property
     def series(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
 from composer_web.api.schemas import Body
 from composer_web.rollouts.selectors import group_counts, verdict_counts
+from composer_web.runs.charts.layouts import MAX_PANELS, PanelSpec
 from composer_web.runs.selectors import eta_seconds
 from composer_web.runs.training.waiting import waits_for
 
@@ -151,3 +152,15 @@ class ViewOut(ViewIn):
     def resolve_owner(view: Any) -> str:
         name: str = view.owner.username
         return name
+
+
+class PanelsIn(Body):
+    scope: Literal["run", "project"] = Field(
+        default="run", description="For the run, or for all runs of its kind in the project without panels of their own"
+    )
+    panels: list[PanelSpec] = Field(min_length=1, max_length=MAX_PANELS)
+
+
+class PanelsOut(Schema):
+    scope: str = Field(description="run, project, or default: what the panels belong to")
+    panels: list[PanelSpec]

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
+from composer_web.core.errors import UserError
 from composer_web.core.numbers import row_ids
-from composer_web.runs import selectors
-from composer_web.runs.charts import panels
+from composer_web.runs import metrics, selectors
+from composer_web.runs.charts import layouts, panels
 from composer_web.runs.live import parts
-from composer_web.runs.live.charting import charts
+from composer_web.runs.live.charting import charts, places
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.templatetags.runframe import tab_page
-from composer_web.ui.pages import PageRequest, page, show
+from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 200
+MAX_JSON = 60_000
 LEVELS = ("info", "warning", "error")
 SWITCHES = 12
 """Number of other runs that the switcher offers. The command palette finds the rest."""
@@ -38,8 +41,41 @@ def _tab(run: Run, tab: str, *shown: str) -> dict[str, Any]:
 @page()
 def run_charts(request: PageRequest, pk: int) -> HttpResponse:
     run = selectors.get_run(pk)
-    shown = {"panels": panels.headline(run.kind, run.latest), **charts([run])}
+    _, scope = layouts.of_run(run)
+    shown = {"panels": layouts.panels_of(run), "scope": scope, "names": metrics.names(run), **charts([run])}
     return show(request, "runs/charts.html", {**_tab(run, "charts"), **shown})
+
+
+@require_safe
+@page()
+def run_panel(request: PageRequest, pk: int) -> HttpResponse:
+    """One panel of metrics (`?key=`, up to eight) under a title, to be put into the grid."""
+    run = selectors.get_run(pk)
+    keys = request.GET.getlist("key")
+    spec = {"title": request.GET.get("title", "").strip() or ", ".join(keys)[:80], "keys": keys}
+    section = {"section": request.GET.get("section", "").strip()}
+    (panel,) = layouts.arrange(layouts.parse([spec | section]).panels, panels.headline(run.kind, run.latest))
+    return show(request, "partials/chart.html", {"panel": panel, "editing": True, **places([run])})
+
+
+@require_POST
+@page("operator")
+def run_panels(request: PageRequest, pk: int) -> HttpResponse:
+    """Save the panels of the charts page (`panels`, JSON) for the run or its project, or go back to the built-in ones."""
+    run = selectors.get_run(pk)
+    scope: layouts.Scope = "project" if request.POST.get("scope") == "project" else "run"
+
+    def change() -> None:
+        if request.POST.get("reset"):
+            layouts.reset(run=run, scope=scope, actor=request.user)
+            return
+        try:
+            given = json.loads(request.POST.get("panels", "")[:MAX_JSON])
+        except json.JSONDecodeError as error:
+            raise UserError("panels", f"panels: no JSON: {error}") from error
+        layouts.save(run=run, scope=scope, layout=layouts.parse(given), actor=request.user)
+
+    return act(request, change, done="Panels saved.", to="runs:charts", pk=pk)
 
 
 @require_safe

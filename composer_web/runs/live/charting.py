@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from composer_web.runs import metrics
-from composer_web.runs.charts import panels
+from composer_web.runs.charts import layouts, panels
 from composer_web.runs.live import feed
 from composer_web.runs.models import Run
 
@@ -18,7 +18,7 @@ from composer_web.runs.models import Run
 def further(runs: Sequence[Run]) -> list[panels.Panel]:
     """Panels for recorded metrics that no headline chart shows."""
     kinds = list(dict.fromkeys(run.kind for run in runs))
-    shown = panels.headline(runs[0].kind, runs[0].latest) if len(runs) == 1 else panels.overlaid(kinds)
+    shown = layouts.panels_of(runs[0]) if len(runs) == 1 else panels.overlaid(kinds)
     return panels.further(shown, kinds, {name for run in runs for name in metrics.names(run)})
 
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tasks", "0016_older_controls"),
+        ("tasks", "0017_generation_jobs"),
     ]
 
     operations = [
