@@ -290,7 +290,7 @@ panels = Noun("panels", "Panels of a run's charts page.", panel=PANEL)
 @panels.command("get", example="12")
 def get_panels(session: Session, run_id: RunId) -> None:
     """List the panels; --json is what `panels update` reads."""
-    session.output.rows(session.api.get("/runs/{run_id}/panels", run_id=run_id)["panels"], PANEL_COLUMNS)
+    session.output.rows(session.api.get("/runs/{run_id}/charts/panels", run_id=run_id)["panels"], PANEL_COLUMNS)
 
 
 @panels.command("update", example="12 panels.json --scope project")
@@ -302,13 +302,13 @@ def update_panels(
 ) -> None:
     """Save the panels of a run, or of its project."""
     body = {"scope": scope, "panels": read_json(file)}
-    session.output.rows(session.api.put("/runs/{run_id}/panels", body, run_id=run_id)["panels"], PANEL_COLUMNS)
+    session.output.rows(session.api.put("/runs/{run_id}/charts/panels", body, run_id=run_id)["panels"], PANEL_COLUMNS)
 
 
 @panels.command("delete", example="12")
 def delete_panels(session: Session, run_id: RunId, scope: PanelScope = "run") -> None:
     """Go back to the panels of the project, or to the built-in ones."""
-    session.api.delete("/runs/{run_id}/panels/{scope}", run_id=run_id, scope=scope)
+    session.api.delete("/runs/{run_id}/charts/panels/{scope}", run_id=run_id, scope=scope)
     session.output.said(f"panels of {scope} deleted", {"deleted": scope})
 
 

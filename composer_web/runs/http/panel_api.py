@@ -28,13 +28,13 @@ def _panels(run: Run) -> dict[str, Any]:
     return {"scope": scope, "panels": [layouts.PanelSpec(title=one.title, keys=one.shown[:8]) for one in built_in]}
 
 
-@router.get("/{run_id}/panels", response={200: PanelsOut, 404: ErrorOut}, summary="Panels of a run's charts page")
+@router.get("/{run_id}/charts/panels", response={200: PanelsOut, 404: ErrorOut}, summary="Panels of a run's charts page")
 def get_panels(request: HttpRequest, run_id: int) -> Any:
     return _panels(selectors.get_run(run_id))
 
 
 @router.put(
-    "/{run_id}/panels",
+    "/{run_id}/charts/panels",
     response={200: PanelsOut, **REFUSED},
     auth=needs("operate"),
     summary="Save panels for a run, or for its project",
@@ -47,7 +47,7 @@ def update_panels(request: HttpRequest, run_id: int, payload: PanelsIn) -> Any:
 
 
 @router.delete(
-    "/{run_id}/panels/{scope}",
+    "/{run_id}/charts/panels/{scope}",
     response={204: None, 404: ErrorOut},
     auth=needs("operate"),
     summary="Go back to the panels of the project, or to the built-in ones",

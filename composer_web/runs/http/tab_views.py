@@ -54,7 +54,11 @@ def run_panel(request: PageRequest, pk: int) -> HttpResponse:
     keys = request.GET.getlist("key")
     spec = {"title": request.GET.get("title", "").strip() or ", ".join(keys)[:80], "keys": keys}
     section = {"section": request.GET.get("section", "").strip()}
-    (panel,) = layouts.arrange(layouts.parse([spec | section]).panels, panels.headline(run.kind, run.latest))
+    try:
+        layout = layouts.parse([spec | section])
+    except UserError as error:
+        return show(request, "422.html", {"field": error.field, "message": error.message}, status=422)
+    (panel,) = layouts.arrange(layout.panels, panels.headline(run.kind, run.latest))
     return show(request, "partials/chart.html", {"panel": panel, "editing": True, **places([run])})
 
 
