@@ -15,17 +15,46 @@ import tempfile
 import time
 from urllib.parse import urlparse
 
-from playwright.sync_api import Page, Response, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Response, sync_playwright
 
 from tests.bench.web import web_live
 from tests.bench.web.web_data import World
-from tests.browser.screenshots import ARGUMENTS, chromium
+from tests.browser.screenshots import ARGUMENTS, chromium, settle
 
 VIEW = {"width": 1280, "height": 900}
 WARM, VISITS = 3, 7
 """Visits that are not counted, and that are."""
 PATIENCE_MS = 60_000
 SCROLLS = 150
+PAGES = ("/", "/runs/", "/rollouts/", "/tasks/", "/suites/", "/evals/", "/evals/releases/", "/review/", "/policies/")
+UPDATE = """async ([run, count]) => {
+  // As the socket tells it: one more value of every series that the page's charts show, and the time until all are drawn.
+  const { take } = await import(document.querySelector('link[href$="js/stream.js"]').href);
+  const keys = [...new Set([...document.querySelectorAll("[data-chart]")].flatMap((c) => JSON.parse(c.dataset.series).map((s) => s.key)))];
+  const longest = [];
+  new PerformanceObserver((list) => { for (const e of list.getEntries()) longest.push(e.duration); }).observe({ type: "longtask" });
+  const row = (step) => [step, Math.random(), Math.random(), Math.random()];
+  const rows = (steps) => Array.from({ length: steps }, (_, i) => row(i + 1));
+  take({ run: Number(run), base: null, seq: 1, marks: [0, []], series: Object.fromEntries(keys.map((k) => [k, [0, rows(200)]])) });
+  await new Promise((done) => setTimeout(done, 3000));
+  longest.length = 0;
+  for (let i = 0; i < count; i += 1) {
+    take({ run: Number(run), base: i + 1, seq: i + 2, series: Object.fromEntries(keys.map((k) => [k, [200 + i, [row(201 + i)]]])) });
+    await new Promise((done) => setTimeout(done, 500));
+  }
+  return Math.max(0, ...longest);
+}"""
+UPDATES = 40
+"""Live updates that are measured, of as many metrics."""
+WATCH_LOAD = """
+window.blocked = 0; window.shifted = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) window.blocked += Math.max(0, entry.duration - 50);
+}).observe({ type: "longtask", buffered: true });
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
 WATCH_TASKS = """
 window.longest = 0;
 new PerformanceObserver((list) => {
@@ -36,7 +65,8 @@ new PerformanceObserver((list) => {
 
 def measure(arguments: argparse.Namespace, world: World) -> dict[str, float]:
     """Milliseconds until a run's first chart is drawn (median of VISITS, and the first visit ever) and of the longest task
-    while a trajectory scrolls; kB of compressed JavaScript of the pages without charts."""
+    while a trajectory scrolls; kB of compressed JavaScript of the pages without charts; kB, blocking time, live update and
+    layout shifts (`_page_kb`, `_loaded`)."""
     from django.conf import settings
     from django.test import Client
 
@@ -66,12 +96,57 @@ def measure(arguments: argparse.Namespace, world: World) -> dict[str, float]:
                 "interactive_first_ms": round(interactive[0], 1),
                 "scroll_task_ms_max": round(_scroll(context.new_page(), f"{base}/rollouts/{world.trajectory}/"), 1),
                 "script_kb": round(_script_kb(context.new_page(), f"{base}/runs/"), 1),
+                "run_page_kb": round(_page_kb(context.new_page(), run), 1),
+                **_loaded(context, base, run, world.trajectory),
             }
             context.close()
             return found
     finally:
         server.terminate()
         server.wait(20)
+
+
+def _page_kb(page: Page, url: str) -> float:
+    """kB over the wire until the charts in sight are drawn: headers and compressed bodies of every request, nothing kept."""
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    received: list[float] = []
+    session.on("Network.loadingFinished", lambda event: received.append(event["encodedDataLength"]))
+    page.goto(url)
+    settle(page)
+    page.close()
+    return sum(received) / 1000
+
+
+def _loaded(context: BrowserContext, base: str, run: str, trajectory: int) -> dict[str, float]:
+    """Total blocking time of the run page (median of VISITS), milliseconds of the longest task of a live update of its charts,
+    and the largest layout shift of PAGES while they load."""
+    blocked, shifts = [], []
+    for _ in range(VISITS):
+        page = context.new_page()
+        page.add_init_script(WATCH_LOAD)
+        page.goto(run)
+        settle(page)
+        blocked.append(float(page.evaluate("window.blocked")))
+        page.close()
+    for path in (*PAGES, f"/rollouts/{trajectory}/", urlparse(run).path, f"{urlparse(run).path}charts/"):
+        page = context.new_page()
+        page.add_init_script(WATCH_LOAD)
+        page.goto(base + path)
+        settle(page)
+        shifts.append(float(page.evaluate("window.shifted")))
+        page.close()
+    page = context.new_page()
+    page.goto(f"{run}charts/")
+    settle(page)
+    took = float(page.evaluate(UPDATE, [urlparse(run).path.strip("/").rpartition("/")[2], UPDATES]))
+    page.close()
+    return {
+        "tbt_ms": round(statistics.median(blocked), 1),
+        "cls_max": round(max(shifts), 4),
+        "update_ms": round(took, 1),
+    }
 
 
 def _interactive(page: Page, url: str) -> float:
