@@ -8,8 +8,8 @@ points, 2 million of them in the largest run. Then, each a part (`ARGS="--parts 
 * `ingest`: metric points and finished rollouts with their trajectories, by as many writers as there are cores (`web_ingest`);
 * `live`: 100 pages watch a run of 40 metrics at 50 steps a second: from the commit of a point to its answer in the
   page; what they hold in the end against a fresh fetch; then the server is killed and all come back (`web_live`);
-* `browser`: Chromium opens the run (time, kB over the wire, blocking time, live updates, layout shifts) and scrolls the trajectory
-  (`web_browser`);
+* `browser`: Chromium opens the run (time, kB over the wire, blocking time, live updates, layout shifts) and scrolls the
+  trajectory (`web_browser`);
 * `gateway`, before all: what the gateway adds to the first token, paired with the engine asked directly (`gateway`).
 
 Postgres does not wait for the disk here (the throw-away server of the tests), as the printed conditions say.
