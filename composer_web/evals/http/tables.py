@@ -24,7 +24,7 @@ class EvaluationTable(Table):
     pass1 = tables.Column(empty_values=(), orderable=False, verbose_name="pass@1", attrs=NUM)
     best = tables.Column(empty_values=(), orderable=False, verbose_name="Best of K", attrs=NUM)
     size = tables.Column(empty_values=(), orderable=False, verbose_name="Tasks × samples", attrs=NUM)
-    created_at = AgoColumn(verbose_name="Asked for")
+    created_at = AgoColumn(verbose_name="Requested")
 
     empty_template = "evals/empty.html"
 

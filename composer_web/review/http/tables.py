@@ -17,9 +17,9 @@ class QueueTable(Table):
     rollouts = NumberColumn()
     finished = NumberColumn(verbose_name="Reviewed")
     labels = NumberColumn()
-    reviewers = NumberColumn(verbose_name="Reviewers each")
+    reviewers = NumberColumn(verbose_name="Reviewers per rollout")
     state = tables.Column(empty_values=(), orderable=False)
-    created_at = AgoColumn(verbose_name="Made")
+    created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "review/empty.html"
 
@@ -43,7 +43,7 @@ class DraftTable(Table):
     )
     turn = NumberColumn()
     created_by = tables.Column(verbose_name="By", default="–", orderable=False)
-    created_at = AgoColumn(verbose_name="Made")
+    created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "review/drafts_empty.html"
 

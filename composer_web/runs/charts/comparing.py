@@ -10,6 +10,7 @@ from composer_web.runs.charts.panels import definition
 from composer_web.runs.flatten import flat
 from composer_web.runs.models import Run
 from composer_web.ui.templatetags import ui
+from trainer.config import RLConfig
 
 MAX_RUNS = 6
 """Equals the number of colours."""
@@ -70,9 +71,21 @@ def outcomes(runs: Sequence[Run]) -> list[Row]:
     """Last value of each headline metric that any of the runs has."""
     rows = []
     for key in OUTCOMES:
-        if any(key in run.latest for run in runs):
-            metric = definition(key)
-            show = ui.percent if metric.unit == "share" else ui.num
-            unit = "" if metric.unit in ("", "share") else f", {metric.unit}"
-            rows.append(Row(metric.title + unit, [show(run.latest.get(key)) for run in runs], metric.meaning))
+        if not any(key in run.latest for run in runs):
+            continue
+        metric = definition(key)
+        show = ui.percent if metric.unit == "share" else ui.num
+        unit = "" if metric.unit in ("", "share") else f", {metric.unit}"
+        samples = [_samples(run, key) if key in run.latest else None for run in runs]
+        for k in sorted({k for k in samples if k is not None}):
+            values = [show(run.latest.get(key)) if mine == k else "–" for run, mine in zip(runs, samples, strict=True)]
+            rows.append(Row(f"{metric.title}{unit}{f' (K = {k})' if k else ''}", values, metric.meaning))
     return rows
+
+
+def _samples(run: Run, key: str) -> int:
+    """K of a best-of-K metric, whose values compare only for the same K. 0 for other metrics."""
+    stage = run.configuration.stage
+    if not key.endswith("best_of_k") or not isinstance(stage, RLConfig):
+        return 0
+    return stage.group_size if key.startswith("reward/") else stage.eval_samples

@@ -28,7 +28,9 @@ def _panels(run: Run) -> dict[str, Any]:
     return {"scope": scope, "panels": [layouts.PanelSpec(title=one.title, keys=one.shown[:8]) for one in built_in]}
 
 
-@router.get("/{run_id}/charts/panels", response={200: PanelsOut, 404: ErrorOut}, summary="Panels of a run's charts page")
+@router.get(
+    "/{run_id}/charts/panels", response={200: PanelsOut, 404: ErrorOut}, summary="Panels of a run's charts page"
+)
 def get_panels(request: HttpRequest, run_id: int) -> Any:
     return _panels(selectors.get_run(run_id))
 

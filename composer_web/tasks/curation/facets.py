@@ -74,7 +74,7 @@ def _review(numbers: Numbers) -> Rows:
 
 
 def _split(numbers: Numbers) -> Rows:
-    return [(side or "none", Split(side).label if side else "no side", number) for side, number in numbers.items()]
+    return [(side or "none", Split(side).label if side else "no split", number) for side, number in numbers.items()]
 
 
 def _strength(numbers: Numbers) -> Rows:
@@ -135,7 +135,7 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("controls", "Controls"),
     ("strength", "Hidden tests"),
     ("review", "Review"),
-    ("split", "Side"),
+    ("split", "Split"),
     ("tag", "Tags"),
     ("suite", "Suites"),
     ("finding", "Findings"),

@@ -71,7 +71,7 @@ class TaskFilter(filters.FilterSet):
         empty_label="any",
     )
     split = filters.ChoiceFilter(
-        choices=[*Split.choices, ("none", "no side")], method="by_split", label="Side", empty_label="any"
+        choices=[*Split.choices, ("none", "no split")], method="by_split", label="Split", empty_label="any"
     )
     tag = filters.CharFilter(method="by_tag", label="Tag")
     finding = filters.CharFilter(method="by_finding", label="Finding")

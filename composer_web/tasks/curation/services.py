@@ -94,7 +94,7 @@ def _retag(rows: Sequence[Task], wanted: list[str], *, add: bool) -> list[TaskCh
 
 def _resplit(rows: Sequence[Task], side: str) -> list[TaskChange]:
     if side and side not in Split.values:
-        raise UserError("value", f"a side of the split is {', '.join(Split.values)} or empty, not {side!r}")
+        raise UserError("value", f"a split is {', '.join(Split.values)} or empty, not {side!r}")
     refuse_side(rows, side)
     changed = [task for task in rows if task.split != side]
     changes = [TaskChange(task=task, field="split", before=task.split, after=side) for task in changed]
@@ -229,7 +229,7 @@ def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
     for task in wanted:
         if task.split in wrong:
             raise UserError(
-                "tasks", f"{task} is on the side {task.split!r}; suite {suite.name!r} is for {suite.purpose}"
+                "tasks", f"{task} has the split {task.split!r}; suite {suite.name!r} is for {suite.purpose}"
             )
     if suite.retired_at is not None:
         raise Conflict(f"suite {suite.name!r} is retired; use {suite.replaced_by or 'another one'}", "value")

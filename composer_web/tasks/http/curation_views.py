@@ -195,7 +195,7 @@ def _tag(request: PageRequest, task: Task, version: TaskVersion) -> Done:
 def _split(request: PageRequest, task: Task, version: TaskVersion) -> Done:
     side = request.POST.get("value", "")
     done = curation.apply(tasks=[task], action="split", value=side, actor=request.user)
-    return (f"On the side {Split(side).label}." if side else "On no side."), False, str(done.id)
+    return (f"Split: {Split(side).label}." if side else "Split cleared."), False, str(done.id)
 
 
 def _leave_training(request: PageRequest, task: Task, version: TaskVersion) -> Done:

@@ -48,7 +48,7 @@ class TaskTable(Table):
     review = tables.Column()
     split = tables.Column(verbose_name="Side", default="–")
     tags = tables.Column(orderable=False, default="–")
-    created_at = AgoColumn(verbose_name="Made")
+    created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "tasks/empty.html"
 
@@ -87,10 +87,10 @@ class SuiteTable(Table):
     purpose = tables.Column()
     description = tables.Column(orderable=False, default="–")
     task_count = NumberColumn(verbose_name="Tasks")
-    valid_count = NumberColumn(verbose_name="Controls passed")
+    valid_count = NumberColumn(verbose_name="Validated")
     rejected_count = NumberColumn(verbose_name="Rejected")
     reviewed = tables.BooleanColumn(verbose_name="Two reviewers", yesno="yes,–")
-    created_at = AgoColumn(verbose_name="Made")
+    created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "tasks/suites_empty.html"
 

@@ -231,7 +231,7 @@ def test_questions_are_made_by_keyboard(operator: Page, product: Product) -> Non
     page.keyboard.press("Alt+ArrowUp")
     expect(editor.locator("[data-question] [data-of='id']").first).to_have_value("is_it_honest")
     assert page.evaluate(AUDIT) == []
-    page.click("button:has-text('Make the queue')")
+    page.click("button:has-text('Create queue')")
     expect(page.locator(".toasts .toast")).to_contain_text("Queue by-keys has 2 rollouts.")
     first, words = Queue.objects.get(name="by-keys").questionnaire.questions
     assert (first.id, first.text, first.kind, first.required) == ("is_it_honest", "Is it Honest?", "choice", True)
@@ -260,11 +260,11 @@ def test_questions_come_from_json_too(operator: Page, product: Product) -> None:
     expect(editor.locator("[data-of='max_length']")).to_be_hidden()
     editor.locator("[data-of='high']").fill("2")
     page.fill("#new [name=name]", "deep")
-    page.click("button:has-text('Make the queue')")
+    page.click("button:has-text('Create queue')")
     expect(page.locator("#new .notice--bad")).to_contain_text("which is not above 2")
     expect(page.locator("[data-of='id']")).to_have_value("depth")  # nothing is lost
     page.locator("[data-of='high']").fill("9")
-    page.click("button:has-text('Make the queue')")
+    page.click("button:has-text('Create queue')")
     expect(page.locator(".toasts .toast")).to_contain_text("Queue deep has")
     [made] = Queue.objects.get(name="deep").questionnaire.questions
     assert (made.kind, made.low, made.high, made.low_text) == ("scale", 2, 9, "flat")

@@ -111,7 +111,7 @@ def generate(page: Page) -> int:
     expect(page.get_by_label("Packages")).to_have_values([workshop.NAME])
     page.get_by_label("Name", exact=True).fill("fresh")
     page.get_by_label("Purpose").select_option("benchmark")
-    page.get_by_label("Tasks of each").fill("3")
+    page.get_by_label("Tasks per generator").fill("3")
     page.get_by_role("button", name="Make tasks").click()
     order = page.locator("#orders tbody tr")
     expect(order).to_contain_text(re.compile("under way|made"))
@@ -122,7 +122,7 @@ def generate(page: Page) -> int:
     order.get_by_role("link", name="fresh").click()
     count = Suite.objects.get(name="fresh").memberships.count()
     assert count == sum(GeneratorRun.objects.values_list("kept", flat=True)) >= 2
-    passed = page.locator(".figure", has_text="Controls passed").locator(".figure__value")
+    passed = page.locator(".figure", has_text="Validated").locator(".figure__value")
     expect(passed).to_have_text(str(count), timeout=LONG_MS)
     picture(page, "walk-7-suite", "dark", "narrow")
     return count

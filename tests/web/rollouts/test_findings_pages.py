@@ -44,7 +44,7 @@ def test_pages_show_the_finding_where_it_is(groups: list[Group], people: dict[st
     assert 'name="state" value="confirmed"' not in page, "a viewer decides nothing"
     assert "advantage" not in page, "it is not trained on"
     detail = reader.get(f"/findings/{finding.pk}/").content.decode()
-    for words in ("Product code ends the process", "May be wrong", "auditor", "B7"):
+    for words in ("Product code ends the process", "Known false positives", "auditor", "B7"):
         assert words in detail, words
     assert reader.get("/findings/999999/").status_code == 404
 

@@ -139,7 +139,7 @@ class TestAdmission:
         operator = people["operator"]
         curation.open_suite(name="mine", purpose="train", reviewed=False, actor=operator)
         curation.apply(tasks=tasks[:1], action="split", value="benchmark", actor=operator)
-        with pytest.raises(UserError, match="is on the side 'benchmark'"):
+        with pytest.raises(UserError, match="has the split 'benchmark'"):
             curation.apply(tasks=tasks[:2], action="suite", value="mine", actor=operator)
         curation.apply(tasks=tasks[1:2], action="suite", value="mine", actor=operator)
         with pytest.raises(UserError, match="is in suite 'mine'"):
@@ -196,7 +196,7 @@ class TestChanges:
             ("tag", "", "at least one tag"),
             ("tag", "<b>", "a tag has up to 40"),
             ("tag", ",".join(f"t{i}" for i in range(21)), "at most 20"),
-            ("split", "left", "a side of the split"),
+            ("split", "left", "a split is"),
             ("suite", "nobody", "there is no suite"),
             ("erase", "x", "not 'erase'"),
         ],
