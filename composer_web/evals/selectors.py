@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Case, Count, OuterRef, Q, QuerySet, Subquery, Value, When
 
 from composer_web.core.errors import NotFound
 from composer_web.evals.models import Evaluation, SideScore
@@ -51,10 +51,11 @@ def of_run(run: Run) -> QuerySet[Evaluation]:
 
 
 def comparable(evaluation: Evaluation, limit: int = 50) -> QuerySet[Evaluation]:
-    """Other finished evaluations of the same release or suite, newest first."""
+    """Other finished evaluations of the same release or suite: first those of the same run, newest first."""
     same = {"release": evaluation.release} if evaluation.release_id else {"suite": evaluation.suite, "release": None}
     found = evaluations().filter(state="finished", **same).exclude(pk=evaluation.pk)
-    return found.order_by("-pk")[:limit]
+    own = Case(When(run=evaluation.run_id, then=0), default=1) if evaluation.run_id else Value(1)
+    return found.alias(own=own).order_by("own", "-pk")[:limit]
 
 
 def weak_sides(evaluation: Evaluation, limit: int = 12) -> QuerySet[SideScore]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import template
 from django.forms import BoundField
+from django.utils.safestring import SafeString
 from django_filters import FilterSet
 
 register = template.Library()
@@ -30,6 +31,13 @@ def search_field(found: FilterSet) -> BoundField | None:
     """The field of the toolbar's search line. None for a list that is not searched by text."""
     name = next((name for name in SEARCHES if name in found.form.fields), None)
     return found.form[name] if name else None
+
+
+@register.filter
+def search_widget(field: BoundField) -> SafeString:
+    """The search field with what it searches as its placeholder."""
+    words = "Search" if field.label == "Search" else f"Search {str(field.label).lower()}"
+    return field.as_widget(attrs={"placeholder": words})
 
 
 @register.simple_tag(takes_context=True)

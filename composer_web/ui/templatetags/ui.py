@@ -97,6 +97,14 @@ def help_term(label: str, text: str) -> SafeString | str:
     )
 
 
+@register.simple_tag
+def rejection(verdict: str, label: str = "") -> SafeString:
+    """The verdict of an attempt that has to fail: `failed` is the good outcome, `passed` the bad one."""
+    tone = {"failed": "good", "passed": "bad"}.get(verdict, TONES.get(verdict, "none"))
+    said = {"failed": "rejected", "passed": "accepted"}.get(verdict, words(verdict))
+    return format_html('<span class="badge badge--{}">{}</span>', tone, f"{label}: {said}" if label else said)
+
+
 @register.filter
 def num(value: Any, digits: int = 3) -> str:
     """A number with up to `digits` significant decimals; an en dash when there is none."""
