@@ -61,7 +61,7 @@ def transport(request: httpx.Request) -> httpx.Response:
     kind = request.headers.get("Content-Type", "application/json")
     answer = Web().generic(request.method, path, request.content, content_type=kind, **headers)
     content = answer.getvalue()
-    return httpx.Response(answer.status_code, content=content, headers={"Content-Type": answer["Content-Type"]})
+    return httpx.Response(answer.status_code, content=content, headers=dict(answer.items()))
 
 
 def connected(token: str) -> Client:

@@ -174,10 +174,10 @@ def test_answers_pay_and_groups_wait_for_them(
     page = Client()
     page.force_login(people["viewer"])
     html = page.get(f"/groups/{group.pk}/").content.decode()
-    assert "Reward with what reviewers pay" in html
+    assert "Reward with the reviewers' part" in html
     assert "Expected advantage" in html
     html = as_read(page.get(f"/rollouts/{rows[0].pk}/").content)
-    assert f"{num(made.rewards[0])} with what reviewers pay. Group mean {num(mean)}" in html
+    assert f"{num(made.rewards[0])} with the reviewers' reward. Group mean {num(mean)}" in html
     rows[0].refresh_from_db()
     assert rows[0].reward == pytest.approx(before[0]), "the record of the rollout stays as it was"
     say(queue, rows[0], POOR, *reviewers)  # changed minds count as long as the group is not trained on

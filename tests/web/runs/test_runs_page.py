@@ -302,7 +302,7 @@ def test_a_panel_shows_the_members_of_its_family_that_a_run_has() -> None:
 
 def test_runs_over_each_other_have_a_panel_for_each_axis() -> None:
     titles = [panel.title for panel in panels.overlaid(["rl", "rl"])]
-    assert titles.count("Speed and idle time") == titles.count("Idle shares and MFU") == 1
+    assert titles.count("Throughput and idle time") == titles.count("Idle shares and MFU") == 1
     assert not any(panel.right for panel in panels.overlaid(["rl", "sft"]))
     assert all(len(panel.keys) <= 5 for panel in panels.overlaid(["rl"]))
 
