@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from composer_web.review import annotated as annotations
 from composer_web.review import blind, label_rules, selectors
-from composer_web.review.annotations import selectors as annotations
 
 
 class ReviewHooks:

@@ -13,8 +13,8 @@ from django.db.models import F
 from composer_web.accounts.models import User
 from composer_web.core.errors import UserError
 from composer_web.live.hints import hint
+from composer_web.review import annotated as annotations
 from composer_web.review import selectors
-from composer_web.review.annotations import selectors as annotations
 from composer_web.review.excluding import exclude_rollouts, key_of
 from composer_web.review.models import AnnotationKind, Queue, QueueItem
 from composer_web.review.questions import Text

@@ -14,7 +14,7 @@ from composer_web.accounts.services import audit
 from composer_web.core.errors import Conflict, UserError
 from composer_web.live.hints import hint
 from composer_web.review import label_rules
-from composer_web.review.annotations.selectors import QUEUE
+from composer_web.review.annotated import QUEUE
 from composer_web.review.filling import recorded
 from composer_web.review.models import Answer, Label, Queue, QueueItem
 from composer_web.review.questions import Questionnaire, Text

@@ -11,7 +11,8 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.core.errors import UserError
-from composer_web.review.annotations import selectors, services
+from composer_web.review import annotated as selectors
+from composer_web.review import annotating as services
 from composer_web.review.http.filters import AnnotationFilter
 from composer_web.review.http.schemas import AnnotationIn, AnnotationOut
 from composer_web.rollouts.selectors import get_rollout

@@ -12,7 +12,8 @@ from composer_web.accounts.models import User
 from composer_web.accounts.permissions import may_in, with_places
 from composer_web.core.errors import UserError
 from composer_web.core.numbers import whole
-from composer_web.review.annotations import selectors, services
+from composer_web.review import annotated as selectors
+from composer_web.review import annotating as services
 from composer_web.review.blind import blind_in
 from composer_web.review.http.filters import AnnotationFilter
 from composer_web.review.http.tables import AnnotationTable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from composer_web.review.annotations import selectors
+from composer_web.review import annotated as selectors
 from composer_web.review.http.filters import AnnotationFilter
 from composer_web.rollouts.exports.exported import Table
 from composer_web.ui.table_writers import Column

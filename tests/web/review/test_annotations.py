@@ -13,8 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.core.errors import Denied, UserError
+from composer_web.review import annotated as selectors
+from composer_web.review import annotating as services
 from composer_web.review import services as review
-from composer_web.review.annotations import selectors, services
 from composer_web.review.models import Annotation, Queue
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts.exports.exported import table

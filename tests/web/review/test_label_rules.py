@@ -14,8 +14,8 @@ from composer_web.accounts.services import create_user
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.policies.models import Policy
+from composer_web.review import annotating as annotations
 from composer_web.review import services as review
-from composer_web.review.annotations import services as annotations
 from composer_web.review.models import Queue, QueueItem
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts.dispatch import scheduling
