@@ -44,6 +44,7 @@ async function show(address) {
 export function openHelp(address = document.querySelector("[data-help]")?.href) {
   if (!address || !dialog()) return;
   if (!dialog().open) dialog().showModal();
+  dialog().querySelector("[data-help-body]").focus(); // so that arrows scroll the text
   show(address);
 }
 

@@ -11,7 +11,8 @@ from django.test import Client
 
 from composer_web.accounts.models import User
 from composer_web.runs import services
-from composer_web.runs.models import Run
+from composer_web.runs.models import Run, RunState
+from composer_web.ui.templatetags import states
 from composer_web.ui.templatetags.nav import current_entry
 from scripts import icons
 
@@ -92,3 +93,10 @@ def test_events_are_searched_by_text_level_and_kind(running: Run, people: dict[s
     assert "an engine was lost" in only and "checkpoint of step 1" not in only
     assert "checkpoint of step 1" in client.get(f"{path}?q=STEP+1&kind=checkpoint").content.decode()
     assert "No event matches" in client.get(f"{path}?q=nothing-like-it").content.decode()
+
+
+def test_every_state_of_a_run_has_a_meaning() -> None:
+    assert set(RunState.values) == states.MEANINGS.keys()
+    html = states.state("running")
+    assert 'popovertarget="state-running"' in html and 'id="state-running" popover' in html
+    assert "<button" not in states.state("unheard-of")
