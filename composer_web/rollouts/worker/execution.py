@@ -218,18 +218,21 @@ def make_plan(group: Group) -> Plan:
             cause = f"the endpoint {evaluation.policy.name} cannot be asked: {error}"
             raise GroupFailed(Cause.POLICY_UNUSABLE, cause) from error
         return Plan(task, config, evaluation.seed, None, endpoint, interrupted)
-    sizes = {"max_model_len": config.sampling.max_context_tokens, "kv_cache_mib": config.sampling.kv_cache_mib}
+    context, kv_cache = config.sampling.max_context_tokens, config.sampling.kv_cache_mib
     if evaluation.run is not None:
         spec = DeploymentSpec(
             name=f"eval-{evaluation.pk}",
             policy_dir=str(starting_folder(evaluation.run)),
             store=weights_folder(evaluation.run),
             version=evaluation.version,
-            **sizes,
+            max_model_len=context,
+            kv_cache_mib=kv_cache,
         )
     else:
         weights = resolve(f"{evaluation.policy.name}@{evaluation.version}")
-        spec = DeploymentSpec(name=f"eval-{evaluation.pk}", policy_dir=str(weights.path), **sizes)
+        spec = DeploymentSpec(
+            name=f"eval-{evaluation.pk}", policy_dir=str(weights.path), max_model_len=context, kv_cache_mib=kv_cache
+        )
     return Plan(task, config, evaluation.seed, spec, interruption=interrupted)
 
 

@@ -43,11 +43,11 @@ def curves(runs: Sequence[Run]) -> dict[int, Curves]:
         .order_by("step")
     )
     kinds = {run.pk: run.kind for run in runs}
-    for run, name, step, value in rows.values_list("run_id", "key__name", "step", "value"):
-        if name == MAIN[kinds[run]]:
-            found[run].main.append((step, value))
-        elif name == HELD_OUT[kinds[run]]:
-            found[run].held_out.append((step, value))
+    for pk, name, step, value in rows.values_list("run_id", "key__name", "step", "value"):
+        if name == MAIN[kinds[pk]]:
+            found[pk].main.append((step, value))
+        elif name == HELD_OUT[kinds[pk]]:
+            found[pk].held_out.append((step, value))
     for run in runs:
         last = run.latest.get(MAIN[run.kind])
         points = found[run.pk].main

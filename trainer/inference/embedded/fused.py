@@ -107,16 +107,20 @@ class FusedDecoder(Decoder):
         ends = [*(view.norm_in_C for view in self._layers[1:]), weights.norm_C.numpy()]
         for index, (view, end_C) in enumerate(zip(self._layers, ends, strict=True)):
             keys_N = rows_N + index * cache.layer_rows
-            norms = view.normed, view.query_norm_D, view.key_norm_D, eps
             if split:
-                where = self._cos_TD, self._sin_TD, positions_N[:split]
-                written = self.kv_heads, cache.rows, keys_N[:split], cache.tokens, looped.q_
-                loops.enter(looped.normed_, *view.qkv, looped.qkv_, *where, *norms, *written)
+                loops.enter(
+                    looped.normed_, view.qkv[0], view.qkv[1], looped.qkv_,
+                    self._cos_TD, self._sin_TD, positions_N[:split],
+                    view.normed, view.query_norm_D, view.key_norm_D, eps,
+                    self.kv_heads, cache.rows, keys_N[:split], cache.tokens, looped.q_,
+                )  # fmt: skip
             if split < count:
-                where = self._cos_TD, self._sin_TD, positions_N[split:]
-                written = self.kv_heads, cache.rows, keys_N[split:], cache.tokens, blas.q_
                 self._product(blas.normed, view.qkv, blas.qkv)
-                loops.rotate(blas.qkv_, *where, *norms, *written)
+                loops.rotate(
+                    blas.qkv_, self._cos_TD, self._sin_TD, positions_N[split:],
+                    view.normed, view.query_norm_D, view.key_norm_D, eps,
+                    self.kv_heads, cache.rows, keys_N[split:], cache.tokens, blas.q_,
+                )  # fmt: skip
             attention(index, space.q, self.scale, space.attended)
             if split:
                 self._leave(view, looped, eps, end_C)
