@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -21,17 +22,20 @@ from composer_web.policies import endpoints
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import check_plays, resolve
 from composer_web.policies.services import describe_architecture
+from composer_web.runs import defaults
 from composer_web.runs.metrics import record
 from composer_web.runs.models import Run
 from composer_web.runs.services import add_event
 from composer_web.tasks.models import Suite
-from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
+from trainer.config import HarnessConfig, RewardConfig, RLConfig, RunConfig, SamplingConfig
 from trainer.rollouts.interruption import Interruption
 
 FULL = SamplingConfig(
     max_turn_tokens=16_384, max_context_tokens=131_072, max_turns=100, episode_seconds=1800.0, engine_seconds=3600.0
 )
-"""Episode limits of a full-size policy."""
+"""Episode limits of a policy behind an endpoint, whose context is not known here."""
+TEMPERATURE = 0.8
+"""Sampling temperature of an evaluation that names none."""
 
 
 @transaction.atomic
@@ -69,7 +73,12 @@ def create_evaluation(
         raise UserError("tasks", f"at least one task, not {tasks}")
     if not 0 <= seed < 2**63:
         raise UserError("seed", f"a seed is a whole number from 0 to 2^63 - 1, not {seed}")
-    sampling, harness, reward = sampling or SamplingConfig(), harness or HarnessConfig(), reward or RewardConfig()
+    if sampling is None or harness is None:
+        own_sampling, own_harness = limits(
+            policy, temperature=sampling.temperature if sampling else TEMPERATURE, version=version, suite=suite.name
+        )
+        sampling, harness = sampling or own_sampling, harness or own_harness
+    reward = reward or RewardConfig()
     evaluation = Evaluation.objects.create(
         run=run,
         policy=policy,
@@ -112,12 +121,22 @@ def evaluate(
     tasks: int,
     samples: int,
     temperature: float,
+    turns: int | None = None,
+    context_tokens: int | None = None,
     seed: int = 0,
     actor: User | None = None,
 ) -> Evaluation:
-    """Evaluate `name` or `name@version` on a suite, outside of a run. Raises UserError."""
+    """Evaluate `name` or `name@version` on a suite, outside of a run. Without `turns` and `context_tokens` both are
+    derived. Raises UserError."""
     policy, version = subject(reference)
-    sampling, harness = limits(policy, temperature=temperature)
+    sampling, harness = limits(
+        policy,
+        temperature=temperature,
+        turns=turns,
+        context_tokens=context_tokens,
+        version=version,
+        suite=suite.name,
+    )
     return create_evaluation(
         policy=policy,
         version=version,
@@ -147,9 +166,16 @@ def subject(reference: str) -> tuple[Policy, int]:
 
 
 def limits(
-    policy: Policy, *, temperature: float, turns: int | None = None, context_tokens: int | None = None
+    policy: Policy,
+    *,
+    temperature: float,
+    turns: int | None = None,
+    context_tokens: int | None = None,
+    version: int = 0,
+    suite: str = "",
 ) -> tuple[SamplingConfig, HarnessConfig]:
-    """Episode limits and tools: the toy's own, else those of a real session. Raises UserError."""
+    """Episode limits and tools, derived from the policy, the suite and the engine. Raises UserError: also if an episode
+    could not begin in such a context."""
     if not 0 < temperature <= 2:
         raise UserError("temperature", f"the temperature is above 0 and at most 2, not {temperature}")
     if turns is not None and not 1 <= turns <= 1000:
@@ -157,11 +183,23 @@ def limits(
     if context_tokens is not None and not 256 <= context_tokens <= 10_000_000:
         raise UserError("context_tokens", f"256 to 10,000,000 tokens of an episode, not {context_tokens}")
     chosen = {"max_turns": turns, "max_context_tokens": context_tokens}
-    base = (
-        SamplingConfig(temperature=temperature) if policy.toy else FULL.model_copy(update={"temperature": temperature})
+    given = {name: value for name, value in chosen.items() if value is not None}
+    if policy.is_endpoint:
+        return FULL.model_copy(update={"temperature": temperature, **given}), HarnessConfig(profile="full")
+    stage = RLConfig(
+        suite=suite,
+        sampling=SamplingConfig(temperature=temperature).model_copy(update=given),
+        harness=HarnessConfig(end_on_malformed_call=policy.toy),
     )
-    sampling = base.model_copy(update={name: value for name, value in chosen.items() if value is not None})
-    return sampling, HarnessConfig() if policy.toy else HarnessConfig(profile="full", end_on_malformed_call=False)
+    config = RunConfig(name="evaluation", policy=policy.at(version), stage=stage)
+    known = defaults.facts_of(config)
+    found = defaults.with_facts(config, known).config
+    try:
+        defaults.check(found, replace(known, trainer_bytes=None))  # nothing is trained
+    except UserError as error:
+        raise UserError("context_tokens", error.message) from error
+    assert isinstance(found.stage, RLConfig)
+    return found.stage.sampling, found.stage.harness
 
 
 @transaction.atomic

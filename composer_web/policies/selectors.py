@@ -56,10 +56,17 @@ def on_disk(policy: Policy) -> QuerySet[Checkpoint]:
     return policy.checkpoints.filter(removed_at=None).order_by("-version", "kind")
 
 
+def only_toys() -> bool:
+    """Whether every policy with weights is a toy, and there is one."""
+    known = Policy.objects.filter(kind=PolicyKind.WEIGHTS).values_list("toy", flat=True).order_by().distinct()
+    return list(known) == [True]
+
+
 def references() -> list[str]:
-    """Every starting point that `resolve` takes: each policy (its newest weights), then its versions on disk."""
+    """Every starting point that `resolve` takes, newest policies first: each policy (its newest weights), then its
+    versions on disk."""
     found: list[str] = []
-    for policy in Policy.objects.filter(kind=PolicyKind.WEIGHTS).prefetch_related(
+    for policy in Policy.objects.filter(kind=PolicyKind.WEIGHTS).order_by("-created_at").prefetch_related(
         Prefetch("checkpoints", Checkpoint.objects.filter(removed_at=None).order_by("-version"))
     ):
         versions = list(dict.fromkeys(checkpoint.version for checkpoint in policy.checkpoints.all()))

@@ -64,6 +64,9 @@ class Run(Owned):
     name = models.CharField(max_length=80)
     kind = models.CharField(max_length=8, choices=RunKind)
     config = models.JSONField()
+    derived = models.JSONField(
+        default=list, db_default=[], help_text="Automatic settings: path, value and reason of each"
+    )
     state = models.CharField(max_length=16, choices=RunState, default=RunState.DRAFT)
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     sweep = models.ForeignKey("Sweep", on_delete=models.PROTECT, null=True, blank=True, related_name="runs")

@@ -23,12 +23,13 @@ from composer_web.live.hints import hint
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import check_plays, resolve
 from composer_web.policies.services import create_child, describe_architecture
-from composer_web.runs import config_checks
+from composer_web.runs import config_checks, defaults
 from composer_web.runs.checks import check_feedback, check_reward, check_words
 from composer_web.runs.messages import send_look, send_run
 from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
+from trainer.defaults import Derived
 
 Level = Literal["info", "warning", "error"]
 TOLD = {
@@ -55,10 +56,18 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
 
 def check_config(config: RunConfig) -> list[str]:
     """Run the checks that need the control plane. Returns warnings for the user. Raises UserError."""
+    return _checked(config)[1]
+
+
+def _checked(config: RunConfig) -> tuple[Derived, list[str]]:
+    """The configuration with its automatic settings filled in, and warnings. Raises UserError."""
     check_words(config)
     weights = resolve(config.policy)
     describe_architecture(weights.path)  # refuses weights that cannot be read
-    warnings = []
+    known = defaults.facts_of(config, weights)
+    found = defaults.with_facts(config, known)
+    config = found.config
+    warnings = defaults.check(config, known)
     if isinstance(config.stage, RLConfig):
         stage = config.stage
         check_plays(weights.policy)
@@ -97,7 +106,7 @@ def check_config(config: RunConfig) -> list[str]:
             warnings.append(f"what is trained here cannot play episodes: {weights.policy.template_problem}")
     if weights.policy.toy:
         warnings.append("this policy is a toy: it shows that the machinery learns and is good for nothing else")
-    return warnings
+    return found, warnings
 
 
 def _beside(rejected: int) -> str:
@@ -123,13 +132,15 @@ def _usable_tasks(name: str, field: str) -> tuple[int, int]:
 def create_run(
     *, config: RunConfig, actor: User | None = None, parent: Run | None = None, sweep: Sweep | None = None
 ) -> Run:
-    """Create a draft. Raises UserError if the policy, suites or counts cannot work."""
-    check_config(config)
+    """Create a draft. Automatic settings become numbers. Raises UserError if the run cannot work or learn."""
+    found, _ = _checked(config)
+    config = found.config
     weights = resolve(config.policy)
     run = Run.objects.create(
         name=config.name,
         kind=config.stage.kind,
         config=config.model_dump(mode="json"),
+        derived=defaults.as_rows(found.choices),
         parent=parent,
         sweep=sweep,
         policy_in=weights.policy,

@@ -28,7 +28,8 @@ from composer_web.rollouts.models import Rollout
 from composer_web.runs.models import RUN_FINAL, Run, RunState
 from composer_web.runs.services import create_run, resume_run, start_run
 from composer_web.tasks.services import build_procedural
-from trainer.config import MidtrainConfig, OptimizerConfig, RLConfig, RunConfig, SFTConfig
+from trainer.config import OptimizerConfig, RLConfig, RunConfig
+from trainer.toy.preset import toy_midtrain, toy_rl, toy_sft
 
 USER = "demo"
 NAMES = ("Demo 1/3 mid-training", "Demo 2/3 SFT", "Demo 3/3 RL")
@@ -89,14 +90,14 @@ def run_demo(*, new: bool = False, seed: int = 0) -> dict[str, Any]:
 def _configs(seed: int) -> tuple[RunConfig, RunConfig, RunConfig]:
     """A short visible stretch of mid-training and SFT at a gentle rate, then RL in full."""
     gentle = OptimizerConfig(name="adamw", learning_rate=1e-4, warmup_steps=5)
-    midtrain = RunConfig(name=NAMES[0], seed=seed, policy="base", stage=MidtrainConfig(steps=40, optimizer=gentle))
+    midtrain = RunConfig(name=NAMES[0], seed=seed, policy="base", stage=toy_midtrain(steps=40, optimizer=gentle))
     sft = RunConfig(
         name=NAMES[1],
         seed=seed,
         policy="base",
-        stage=SFTConfig(steps=40, episodes=300, observation_weight=0.05, optimizer=gentle),
+        stage=toy_sft(steps=40, episodes=300, observation_weight=0.05, optimizer=gentle),
     )
-    rl = RunConfig(name=NAMES[2], seed=seed, policy="base", stage=RLConfig())
+    rl = RunConfig(name=NAMES[2], seed=seed, policy="base", stage=toy_rl())
     return midtrain, sft, rl
 
 

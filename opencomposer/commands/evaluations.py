@@ -63,8 +63,8 @@ def create_evaluation(
     samples: int | None = None,
     temperature: float | None = None,
     seed: int | None = None,
-    turns: Annotated[int | None, typer.Option(help="With --release: most turns of a rollout.")] = None,
-    context_tokens: Annotated[int | None, typer.Option(help="With --release: tokens of context.")] = None,
+    turns: Annotated[int | None, typer.Option(help="Most turns of a rollout (default: derived).")] = None,
+    context_tokens: Annotated[int | None, typer.Option(help="Most tokens of a rollout (default: derived).")] = None,
     effort: Annotated[str | None, typer.Option(help="With --release: reasoning effort.")] = None,
     price_input: Annotated[float | None, typer.Option(help="With --release: dollars for a million tokens.")] = None,
     price_output: Annotated[float | None, typer.Option(help="With --release: dollars for a million tokens.")] = None,
@@ -77,7 +77,8 @@ def create_evaluation(
 ) -> None:
     """Evaluate a policy on a suite or on a benchmark release."""
     body = fields(policy=policy, samples=samples, temperature=temperature, seed=seed)
-    conditions = fields(turns=turns, context_tokens=context_tokens, effort=effort, price_input=price_input)
+    body |= fields(turns=turns, context_tokens=context_tokens)
+    conditions = fields(effort=effort, price_input=price_input)
     conditions |= fields(price_output=price_output, grader=grader, interrupt=interrupt or None)
     if (suite is None) == (release is None):
         raise UsageError("name either a suite or --release BENCHMARK@NUMBER")

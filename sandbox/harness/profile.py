@@ -44,6 +44,14 @@ _PROFILES = {
     for profile in (
         Profile("full"),
         Profile(
+            "compact",  # for contexts of a few thousand tokens
+            output_bytes=4_000,
+            grep_matches=20,
+            line_chars=200,
+            list_entries=100,
+            lint_files=20,
+        ),
+        Profile(
             "toy",
             output_bytes=1200,
             grep_matches=4,

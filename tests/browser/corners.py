@@ -21,12 +21,12 @@ from tests.browser import sessions
 from tests.browser.offices import offices
 from tests.browser.seed import World
 from trainer.config import RunConfig
-from trainer.config.supervised import SFTConfig
+from trainer.toy.preset import toy_sft
 
 
 def corners(world: World) -> None:
     operator = world.people["operator"]
-    config = RunConfig(name="SFT on the expert", stage=SFTConfig(steps=30))
+    config = RunConfig(name="SFT on the expert", stage=toy_sft(steps=30))
     sweep = sweeps.create_sweep(
         config=config, fields={"stage.optimizer.learning_rate": [1e-4, 3e-4, 1e-3]}, start=True, actor=operator
     )

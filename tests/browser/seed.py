@@ -40,7 +40,8 @@ from sandbox.grading.report import Verdict
 from tests.browser.episodes import HOSTILE, finish_group, streams, suite
 from tests.browser.sessions import recorded
 from tests.redteam import pairs
-from trainer.config import MidtrainConfig, OrchestratorConfig, RLConfig, RunConfig
+from trainer.config import OrchestratorConfig, RunConfig
+from trainer.toy.preset import toy_midtrain, toy_rl
 
 PASSWORD = "correct horse 9"
 LONG = 75
@@ -226,7 +227,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
     import_base(path=REPOSITORY / "policies" / "base", description="The demo's starting point.", toy=True)
     suite("train", 64, purpose="train")
     suite("held-out", 16, purpose="held-out")
-    small = RunConfig(name="Mid-training first pass", stage=MidtrainConfig(steps=40))
+    small = RunConfig(name="Mid-training first pass", stage=toy_midtrain(steps=40))
     finished = services.start_run(
         run=services.create_run(config=small, actor=people["operator"]), actor=people["operator"]
     )
@@ -238,7 +239,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
     services.set_progress(run=finished, step=40)
     services.mark_finished(run=finished)
     earlier = RunConfig(
-        name="RL on-policy", stage=RLConfig(steps=20, groups_per_step=1, max_off_policy_steps=0, max_in_flight_groups=1)
+        name="RL on-policy", stage=toy_rl(steps=20, groups_per_step=1, max_off_policy_steps=0, max_in_flight_groups=1)
     )
     other = services.start_run(
         run=services.create_run(config=earlier, actor=people["operator"]), actor=people["operator"]
@@ -248,7 +249,7 @@ def world(*, steps: int = 26, groups: int = 12) -> World:
     services.mark_finished(run=other)
     config = RunConfig(
         name="RL on small repositories",
-        stage=RLConfig(
+        stage=toy_rl(
             steps=40,
             groups_per_step=1,
             group_size=8,

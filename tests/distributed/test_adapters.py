@@ -32,10 +32,8 @@ from trainer.config import (
     LoraConfig,
     OptimizerConfig,
     ParallelConfig,
-    RLConfig,
     TextualFeedbackConfig,
 )
-from trainer.config.episodes import SamplingConfig
 from trainer.distributed.fsdp import whole, whole_state
 from trainer.distributed.rl import OfFirst, ShardedRL
 from trainer.distributed.textual_feedback import learn_from_hints as learn_together
@@ -44,6 +42,7 @@ from trainer.learning.distillation import learn_from_hints
 from trainer.learning.lora import Adapters
 from trainer.rl.backend import SingleProcess
 from trainer.rl.stage import run_rl
+from trainer.toy.preset import toy_rl, toy_sampling
 from trainer.types import HintedTurn, TrainGroup
 from trainer.weights import WeightStore
 
@@ -68,11 +67,11 @@ def same_gradients(
 ) -> None:
     """A step of hints and rewards, with adapters or without, against one process."""
     label = f"{family} {sizes} {count} hints, adapters: {lora}"
-    config = RLConfig(
+    config = toy_rl(
         parallel=parallel(2, **sizes),
         objective=OBJECTIVE,
         textual_feedback=feedback,
-        sampling=SamplingConfig(temperature=0.8),
+        sampling=toy_sampling(temperature=0.8),
     )
     batch = [hinted(group, count) for group in groups()]
     learners = []

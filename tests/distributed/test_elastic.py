@@ -29,6 +29,7 @@ from trainer.distributed.elastic.nodes import JOIN_REQUEST, RendezvousConfig, re
 from trainer.distributed.elastic.rendezvous import Rendezvous
 from trainer.midtrain.stage import run_midtrain
 from trainer.stages.base import StageResult
+from trainer.toy.preset import toy_midtrain
 
 DEADLINE = 300.0
 STEPS = 6
@@ -92,7 +93,7 @@ class At(MemorySink):
 
 def configuration(**parallel: Any) -> MidtrainConfig:
     sizes = {"world_size": 2, "max_nodes": 2, "min_nodes": 1, "dp_shard": 2, "precision": "float32", "max_restarts": 1}
-    return MidtrainConfig(
+    return toy_midtrain(
         steps=STEPS, batch_tokens=300, source_share=0.0, parallel=ParallelConfig(**(sizes | parallel)),
         checkpoint=CheckpointConfig(every_steps=2), optimizer=OptimizerConfig(learning_rate=1e-4, warmup_steps=0),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from tests.trainer.router_replay.test_training import policy_with_experts
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import CheckpointConfig, MidtrainConfig, MTPConfig, OptimizerConfig
+from trainer.config import CheckpointConfig, MTPConfig, OptimizerConfig
 from trainer.distributed.draft_heads import OnRanks
 from trainer.distributed.fsdp import shard
 from trainer.distributed.rl import OfFirst
@@ -25,6 +25,7 @@ from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.speculative import load_drafter
 from trainer.inference.mtp.distil import Distillation, Here, distil
 from trainer.midtrain.stage import run_midtrain
+from trainer.toy.preset import toy_midtrain
 
 HOW = Distillation(ahead=2, width=24, steps=5, batch=3, learning_rate=1e-2)
 
@@ -79,7 +80,7 @@ def stage(rank: int, folder: str) -> None:
 
     def run(root: str, start: Path, heads: MTPConfig, sink: MemorySink, *, ep: int = 1) -> None:
         world = worlds[ep]
-        config = MidtrainConfig(
+        config = toy_midtrain(
             steps=4, batch_tokens=300, source_share=0.0, parallel=world.config, mtp=heads,
             checkpoint=CheckpointConfig(every_steps=1, keep=1), optimizer=OptimizerConfig(learning_rate=1e-5, warmup_steps=0),
         )  # fmt: skip

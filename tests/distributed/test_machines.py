@@ -19,7 +19,7 @@ from torch.distributed.run import config_from_args, parse_args
 from tests.distributed.worlds import run_world
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
+from trainer.config import CheckpointConfig, OptimizerConfig, ParallelConfig
 from trainer.distributed.elastic import node_agent, rendezvous
 from trainer.distributed.elastic.launch import run_stage_on_ranks
 from trainer.distributed.elastic.nodes import RendezvousConfig, check, request_nodes, shared_folder
@@ -28,6 +28,7 @@ from trainer.distributed.parallel_dims import _rank
 from trainer.errors import ParallelRefused
 from trainer.midtrain.stage import run_midtrain
 from trainer.stages.base import StageResult
+from trainer.toy.preset import toy_midtrain
 
 TWO = ParallelConfig(world_size=2, dp_shard=2, max_nodes=2, max_restarts=1)
 
@@ -122,7 +123,7 @@ def free_port() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_machines_train_as_one_process(tmp_path: Path) -> None:
-    config = MidtrainConfig(
+    config = toy_midtrain(
         steps=2, batch_tokens=300, source_share=0.0, parallel=TWO.model_copy(update={"precision": "float32"}),
         checkpoint=CheckpointConfig(every_steps=2), optimizer=OptimizerConfig(learning_rate=1e-4, warmup_steps=0),
     )  # fmt: skip

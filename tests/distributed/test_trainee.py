@@ -13,7 +13,7 @@ from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from tests.trainer.stages.test_supervised import episodes
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig, SFTConfig
+from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, ParallelConfig
 from trainer.distributed import load
 from trainer.distributed.elastic.launch import run_stage_on_ranks
 from trainer.distributed.rl import OfFirst
@@ -23,6 +23,7 @@ from trainer.midtrain.stage import run_midtrain
 from trainer.sft.stage import run_sft
 from trainer.stages.base import StageResult
 from trainer.stages.supervised_loop import Alone, TraineeOf
+from trainer.toy.preset import toy_midtrain, toy_sft
 
 RATE = 1e-3
 TWO = ParallelConfig(world_size=2, dp_shard=2)
@@ -30,7 +31,7 @@ STEPS = 3
 
 
 def midtrain(root: Path, sink: MemorySink, parallel: ParallelConfig, rank: int = 0) -> StageResult:
-    config = MidtrainConfig(
+    config = toy_midtrain(
         steps=STEPS, batch_tokens=300, source_share=0.0, parallel=parallel, checkpoint=CheckpointConfig(every_steps=2),
         optimizer=OptimizerConfig(name="muon", learning_rate=RATE, warmup_steps=0),
     )  # fmt: skip
@@ -82,7 +83,7 @@ def test_two_ranks_mid_train_as_one_process_and_go_on(tmp_path: Path) -> None:
 def longer_rows(rank: int, folder: str) -> None:
     """Two short steps, a stop, and a long one on ranks that share rows; against one process."""
     root = Path(folder)
-    config = MidtrainConfig(
+    config = toy_midtrain(
         corpus="all", steps=3, batch_tokens=2400, micro_batch_tokens=1200, seq_len=128, long_context_share=0.34,
         long_context_seq_len=1200,
         rope="yarn", checkpoint=CheckpointConfig(every_steps=2, keep=2), parallel=ParallelConfig(world_size=2, cp=2),
@@ -129,7 +130,7 @@ def test_the_context_grows_on_ranks(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_sft_on_ranks_under_torchrun(tmp_path: Path) -> None:
-    config = SFTConfig(
+    config = toy_sft(
         steps=2, batch_tokens=400, parallel=ParallelConfig(world_size=2, dp_shard=2), checkpoint=CheckpointConfig(every_steps=2),
         optimizer=OptimizerConfig(learning_rate=1e-5, warmup_steps=0),
     )  # fmt: skip

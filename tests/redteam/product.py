@@ -36,14 +36,15 @@ from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 from tests.redteam import tasks
 from tests.redteam.base import Pair
 from tests.redteam.engine import ScriptedEngine
-from trainer.config import HarnessConfig, MonitorsConfig, RLConfig, RunConfig, SamplingConfig
+from trainer.config import MonitorsConfig, RunConfig
 from trainer.policy import load_tokenizer, make_renderer
+from trainer.toy.preset import toy_harness, toy_rl, toy_sampling
 from trainer.weights import WeightStore
 
 BASE = REPOSITORY / "policies" / "base"
 ROOM = 2_000_000
 """Tokens of one episode: scripts write whole files."""
-SAMPLING = SamplingConfig(
+SAMPLING = toy_sampling(
     max_turn_tokens=ROOM // 2, max_context_tokens=ROOM, max_turns=80, episode_seconds=100.0, engine_seconds=900.0
 )
 ENDS = ("passed", "failed")
@@ -126,10 +127,10 @@ def play(pairs: Sequence[Pair], *, at_once: int, tell: Tell = lambda line: None)
 
 def _group(number: int, pair: Pair) -> Group:
     """The dispatched group of a new run that has it alone."""
-    stage = RLConfig(
+    stage = toy_rl(
         suite=f"redteam-{pair.task}", steps=1, groups_per_step=1, group_size=2, max_in_flight_groups=1,
         max_off_policy_steps=0, infra_retries=1, sampling=SAMPLING, eval_suite=None,
-        harness=HarnessConfig(profile="full", end_on_malformed_call=False),
+        harness=toy_harness(profile="full", end_on_malformed_call=False),
         monitors=MonitorsConfig(quarantine="never", pause_share=1.0),
     )  # fmt: skip
     run = runs.create_run(config=RunConfig(name=f"redteam {pair.exploit.id}", seed=1, stage=stage))

@@ -12,6 +12,7 @@ from trainer.learning.importance_sampling import Clipped, NoCorrection, Sequence
 from trainer.learning.loss import policy_loss
 from trainer.rl.rl_sync import with_advantages
 from trainer.rollouts.group import build_train_group
+from trainer.toy.preset import toy_rl
 from trainer.types import Segment
 
 REWARDS = [1.0, 0.0, 0.25, 0.0]
@@ -19,7 +20,7 @@ LENGTHS = [3, 5, 2, 7]
 
 
 def config(name: str) -> RLConfig:
-    return RLConfig(groups_per_step=1, group_size=4, max_in_flight_groups=1, objective=ObjectiveConfig(algorithm=name))
+    return toy_rl(groups_per_step=1, group_size=4, max_in_flight_groups=1, objective=ObjectiveConfig(algorithm=name))
 
 
 def segment(length: int) -> Segment:

@@ -15,9 +15,10 @@ from composer_web.runs.services import create_run, mark_running, record_version,
 from composer_web.tasks.models import Suite
 from sandbox.harness.types import ToolCall
 from tests.web.making import SMALL, claim, trajectory
-from trainer.config import MonitorsConfig, RLConfig, RunConfig
+from trainer.config import MonitorsConfig, RunConfig
 from trainer.rollouts.audit import audit_group, quarantined, without
 from trainer.rollouts.group import build_train_group
+from trainer.toy.preset import toy_rl
 from trainer.types import Trajectory, Turn
 
 EXIT = (
@@ -43,7 +44,7 @@ def finish(group: Group, cheats: dict[int, bool], *, size: int = 4) -> Group:
     ]
     audited = audit_group(made, group.task_version.bundle)
     out = quarantined(audited, made, quarantine.monitors_of(group.run))
-    config = RLConfig()
+    config = toy_rl()
     whole = build_train_group(
         made, group_id=str(group.pk), prompt_index=group.prompt_index, config=config, dispatched_version=0
     )

@@ -14,9 +14,10 @@ from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import StopReason
 from trainer.config import RLConfig
 from trainer.rollouts.group import build_train_group
+from trainer.toy.preset import toy_rl
 from trainer.types import RewardPart, Segment, Trajectory
 
-SMALL = RLConfig(
+SMALL = toy_rl(
     steps=2,
     groups_per_step=2,
     group_size=2,
@@ -76,7 +77,7 @@ def finish(group: Group, held: leases.Held, passes: list[bool], *, oldest: int |
         key = f"groups/{group.pk}/{held.token}/{sample}.json.zst"
         artifacts().put_model(key, trajectory(group, sample, passed=passed))
         graded.append(rollouts.Graded(trajectory(group, sample, passed=passed), key))
-    stage = group.run.configuration.stage if group.run else RLConfig()
+    stage = group.run.configuration.stage if group.run else toy_rl()
     assert isinstance(stage, RLConfig)
     train = build_train_group(
         [g.trajectory for g in graded],

@@ -18,12 +18,13 @@ from composer_web.runs.models import RUN_FINAL, Run, TrainBatch
 from composer_web.tasks.services import build_procedural
 from tests.web.helpers import eventually
 from tests.web.product import Product
-from trainer.config import CheckpointConfig, OptimizerConfig, RLConfig, RunConfig
+from trainer.config import CheckpointConfig, OptimizerConfig, RunConfig
+from trainer.toy.preset import toy_rl
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000), pytest.mark.django_db(transaction=True)]
 
 STEPS = 8
-STAGE = RLConfig(
+STAGE = toy_rl(
     steps=STEPS,
     groups_per_step=2,
     group_size=2,

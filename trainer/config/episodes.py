@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from trainer.config.auto import AutoFloat, AutoInt
 from trainer.config.parts import Part, setting
 
 
@@ -20,10 +21,12 @@ class SamplingConfig(Part):
         "Router replay (R3) for mixture-of-experts policies: the trainer uses the experts that the engine chose",
         advanced=True,
     )
-    max_turn_tokens: int = setting(96, "Most tokens of one policy turn", gt=0)
-    max_context_tokens: int = setting(768, "Most tokens of one context window, observations included", gt=0)
-    max_turns: int = setting(8, "Most policy turns of one episode", gt=0)
-    episode_seconds: float = setting(120.0, "Wall-clock limit of one episode's tool calls", gt=0)
+    max_turn_tokens: AutoInt = setting(0, "Most tokens of one policy turn", ge=0, auto=True)
+    max_context_tokens: AutoInt = setting(
+        0, "Most tokens of one context window, observations included", ge=0, auto=True
+    )
+    max_turns: AutoInt = setting(0, "Most policy turns of one episode", ge=0, auto=True)
+    episode_seconds: AutoFloat = setting(0.0, "Wall-clock limit of one episode's tool calls", ge=0, auto=True)
     num_speculative_tokens: int | None = setting(
         None,
         "Draft tokens per step of speculative decoding in embedded engines; empty: as the engines were started",
@@ -40,10 +43,11 @@ class SamplingConfig(Part):
         nothing="as the engines were started",
         advanced=True,
     )
-    engine_seconds: float = setting(
-        600.0,
+    engine_seconds: AutoFloat = setting(
+        0.0,
         "Longest that one episode may wait for the engine in all; beyond it the episode is lost to infrastructure",
-        gt=0,
+        ge=0,
+        auto=True,
         advanced=True,
     )
 
@@ -57,6 +61,13 @@ class SummaryConfig(Part):
     """What happens when an episode outgrows a context window."""
 
     trigger_tokens: int = setting(0, "Tokens of a window at which the next one is opened; 0 never", ge=0)
+    trigger_share: float = setting(
+        0.0,
+        "The same as a share of the context, the summary's own tokens included; 0: trigger_tokens as given",
+        ge=0,
+        le=1,
+        advanced=True,
+    )
     mode: Literal["summary", "truncate"] = setting(
         "summary", "The policy summarizes its work for the next window, or old turns are forgotten", advanced=True
     )
@@ -65,8 +76,10 @@ class SummaryConfig(Part):
 
 
 class HarnessConfig(Part):
-    profile: str = setting("toy", "Harness profile: which tools the policy sees and how strict they are")
-    end_on_malformed_call: bool = setting(True, "A tool call that does not parse ends the episode")
+    profile: str = setting(
+        "auto", "Harness profile: which tools the policy sees, and how much of their output it reads", auto=True
+    )
+    end_on_malformed_call: bool = setting(False, "A tool call that does not parse ends the episode")
     summary: SummaryConfig = Field(default_factory=SummaryConfig)
     snapshot_every: int = setting(
         0,

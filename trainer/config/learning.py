@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from trainer.config.auto import AutoFloat
 from trainer.config.parts import Part, setting
 
 
@@ -13,7 +14,7 @@ class OptimizerConfig(Part):
     name: Literal["adamw", "muon"] = setting(
         "adamw", "AdamW for all weights, or Muon for matrices and AdamW for the rest"
     )
-    learning_rate: float = setting(3e-4, "Peak learning rate", gt=0, le=1)
+    learning_rate: AutoFloat = setting(0.0, "Peak learning rate", ge=0, le=1, auto=True)
     warmup_steps: int = setting(5, "Steps of linear warm-up", ge=0)
     decay_start: float = setting(0.6, "Share of the run after which the rate falls linearly", ge=0, le=1, advanced=True)
     min_lr_ratio: float = setting(0.15, "Rate at the end, as a share of the peak", ge=0, le=1, advanced=True)

@@ -54,8 +54,11 @@ class ParallelConfig(Part):
     device: Literal["auto", "cpu", "cuda"] = setting(
         "auto", "Where the trainer computes; auto takes GPUs where there are some", advanced=True
     )
-    precision: Literal["float32", "bfloat16"] = setting(
-        "float32", "Number format that the trainer computes in; weights, gradients' sums and optimizer stay float32"
+    precision: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto",
+        "Number format that the trainer computes in; weights, gradients' sums and optimizer stay float32. auto takes "
+        "bfloat16 where the processor or GPU has instructions for it",
+        auto=True,
     )
     activation_checkpointing: bool = setting(
         False,
@@ -113,6 +116,11 @@ class ParallelConfig(Part):
                         f"nodes, and {name}={size} does not divide their {ranks} ranks; choose a divisor of "
                         f"{self.ranks_per_node}, the ranks of one node, or set min_nodes to 0"
                     )
+
+    @property
+    def compute_format(self) -> Literal["float32", "bfloat16"]:
+        """`precision` once a stage has resolved it for its device; an `auto` that was not is float32."""
+        return "bfloat16" if self.precision == "bfloat16" else "float32"
 
     @property
     def ranks_per_node(self) -> int:

@@ -10,15 +10,24 @@ from trainer.config.renamed import with_new_names
 
 
 def setting(
-    default: Any, help: str, *, advanced: bool = False, nothing: str = "", lines: bool = False, **bounds: Any
+    default: Any,
+    help: str,
+    *,
+    advanced: bool = False,
+    nothing: str = "",
+    lines: bool = False,
+    auto: bool = False,
+    **bounds: Any,
 ) -> Any:
     """A field with its help text; `advanced` tells the form where to put it, `nothing` how it calls the empty choice,
-    `lines` that its text has several."""
+    `lines` that its text has several, `auto` that its value may be derived (`auto.py`)."""
     extra: dict[str, JsonValue] = {"advanced": True} if advanced else {}
     if nothing:
         extra["nothing"] = nothing
     if lines:
         extra["lines"] = True
+    if auto:
+        extra["auto"] = True
     return Field(default=default, description=help, json_schema_extra=extra or None, **bounds)
 
 

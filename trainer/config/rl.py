@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from trainer.config.auto import AutoInt
 from trainer.config.episodes import HarnessConfig, SamplingConfig
 from trainer.config.labels import LabelsConfig
 from trainer.config.learning import LoraConfig, MTPConfig, ObjectiveConfig, OptimizerConfig, TextualFeedbackConfig
@@ -37,7 +38,7 @@ class RLConfig(Part):
         gt=0,
         advanced=True,
     )
-    max_in_flight_groups: int = setting(24, "Groups dispatched and not yet accepted", gt=0, advanced=True)
+    max_in_flight_groups: AutoInt = setting(0, "Groups dispatched and not yet accepted", ge=0, advanced=True, auto=True)
     infra_retries: int = setting(
         2, "Times that one attempt is run again after an infrastructure failure", ge=0, advanced=True
     )
@@ -63,17 +64,17 @@ class RLConfig(Part):
 
     @model_validator(mode="after")
     def _summary_fits(self) -> RLConfig:
-        summary = self.harness.summary
-        if summary.trigger_tokens and summary.trigger_tokens + summary.max_tokens > self.sampling.max_context_tokens:
+        summary, context = self.harness.summary, self.sampling.max_context_tokens
+        if context and summary.trigger_tokens and summary.trigger_tokens + summary.max_tokens > context:
             raise ValueError(
                 f"trigger_tokens={summary.trigger_tokens} and a summary of {summary.max_tokens} tokens do not fit into "
-                f"max_context_tokens={self.sampling.max_context_tokens}; lower the trigger"
+                f"max_context_tokens={context}; lower the trigger"
             )
         return self
 
     @model_validator(mode="after")
     def _window(self) -> RLConfig:
-        most = (self.max_off_policy_steps + 1) * self.groups_per_step + self.over_sampled_groups
+        most = self.max_window_groups
         if self.max_in_flight_groups > most:
             need = -(-(self.max_in_flight_groups - self.over_sampled_groups) // self.groups_per_step) - 1
             raise ValueError(
@@ -113,6 +114,11 @@ class RLConfig(Part):
     def batch_deadline(self) -> float:
         """Seconds that the trainer waits for a batch; at least as long as one attempt's turns may take."""
         return max(self.batch_timeout_seconds, self.sampling.turns_seconds)
+
+    @property
+    def max_window_groups(self) -> int:
+        """Most groups in flight that `max_off_policy_steps` allows."""
+        return (self.max_off_policy_steps + 1) * self.groups_per_step + self.over_sampled_groups
 
     @property
     def over_sampled_groups(self) -> int:

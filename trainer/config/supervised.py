@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from trainer.config.learning import MTPConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import FOLDER, Part, setting
-
-
-def _in_half(given: object) -> object:
-    """These stages compute in bfloat16 unless told otherwise: their weights stay float32, so little is lost."""
-    return {"precision": "bfloat16"} | given if isinstance(given, dict) else given
-
-
-InHalf = Annotated[ParallelConfig, BeforeValidator(_in_half)]
 
 
 class MidtrainConfig(Part):
@@ -59,10 +51,10 @@ class MidtrainConfig(Part):
     rope: Literal["theta", "linear", "yarn"] = setting(
         "theta", "How the rotary embedding reaches the long context", advanced=True
     )
-    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
+    optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
     mtp: MTPConfig = Field(default_factory=MTPConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    parallel: InHalf = Field(default_factory=lambda: ParallelConfig(precision="bfloat16"))
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
 
     @model_validator(mode="after")
     def _long_rows(self) -> MidtrainConfig:
@@ -121,10 +113,10 @@ class SFTConfig(Part):
         pattern=FOLDER,
         nothing="the built-in mixture",
     )
-    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig(name="muon", learning_rate=1e-3))
+    optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
     mtp: MTPConfig = Field(default_factory=MTPConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    parallel: InHalf = Field(default_factory=lambda: ParallelConfig(precision="bfloat16"))
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
 
     @model_validator(mode="after")
     def _replayed(self) -> SFTConfig:

@@ -46,7 +46,7 @@ def shard(model: PreTrainedModel, meshes: Meshes, *, folder: Path | None = None)
     """
     config = meshes.config
     context_parallel.prepare(model, meshes)
-    half = config.precision == "bfloat16"
+    half = config.compute_format == "bfloat16"
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32 if half else None
     )

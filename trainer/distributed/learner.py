@@ -54,7 +54,7 @@ class ShardedBackend:
 
     @property
     def precision(self) -> Precision:
-        return self.meshes.config.precision
+        return self.meshes.config.compute_format
 
     @property
     def ranks(self) -> int:

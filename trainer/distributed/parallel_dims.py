@@ -23,7 +23,7 @@ from trainer.config import ParallelConfig
 from trainer.distributed.elastic.rendezvous import ROUND
 from trainer.distributed.elastic.rpc import KEY
 from trainer.errors import ParallelRefused
-from trainer.stages.device import device_of
+from trainer.stages.device import device_of, with_precision
 
 PATIENCE = timedelta(minutes=30)
 """Timeout of one collective operation: covers the slowest forward pass or checkpoint."""
@@ -116,6 +116,7 @@ def _rank(store: Store) -> int:
 
 def arrange(config: ParallelConfig, device: torch.device) -> Meshes:
     """Build the meshes of an existing process group. Raises ParallelRefused when its size is not allowed."""
+    config = with_precision(config, device)
     world = distributed.get_world_size()
     if world not in config.world_sizes:
         raise ParallelRefused(

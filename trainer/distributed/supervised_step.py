@@ -51,7 +51,7 @@ class ShardedSupervisedLearner:
         self.model = model
         self.meshes = meshes
         self.cost = cost_of(model.config)
-        self.flops = FlopsCounter(model, precision=meshes.config.precision)
+        self.flops = FlopsCounter(model, precision=meshes.config.compute_format)
         model.train()
         self.root = shard(model, meshes, folder=folder)
         self.optimizer = ShardedOptimizer(model, optimizer, meshes)

@@ -49,7 +49,7 @@ def learn_from_hints(model: PreTrainedModel, groups: Sequence[TrainGroup], confi
         config.textual_feedback,
         temperature=config.sampling.temperature,
         divisor=config.objective.loss_divisor,
-        precision=config.parallel.precision,
+        precision=config.parallel.compute_format,
         lm_head_chunk_size=config.parallel.lm_head_chunk_size,
     )
 

@@ -35,6 +35,9 @@ class NamedOptimizer:
     """The optimizers of one model behind one `step`."""
 
     def __init__(self, model: nn.Module, config: OptimizerConfig) -> None:
+        """Raises ValueError for an automatic learning rate that nobody has derived."""
+        if not config.learning_rate:
+            raise ValueError("optimizer.learning_rate is auto; derive it first (trainer.defaults.derive)")
         self.config = config
         self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters() if p.requires_grad}
         self._optimizers = _build(model, config)

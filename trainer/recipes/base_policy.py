@@ -33,13 +33,14 @@ from trainer.sft.stage import run_sft
 from trainer.toy.data import BASE_DRILLS, BASE_SOURCE, ExpertEpisode
 from trainer.toy.expert import Recording, expert_episodes
 from trainer.toy.model import build_tiny_model
+from trainer.toy.preset import toy_midtrain, toy_sft
 from trainer.toy.tokenizer import build_tokenizer
 
 BASE = Path(__file__).resolve().parents[2] / "policies" / "base"
 RECIPE = "recipe.json"
 CHECKPOINTS = CheckpointConfig(every_steps=250, keep=1)
 
-MIDTRAIN = MidtrainConfig(
+MIDTRAIN = toy_midtrain(
     init="scratch",
     steps=3200,
     batch_tokens=2048,
@@ -48,7 +49,7 @@ MIDTRAIN = MidtrainConfig(
     optimizer=OptimizerConfig(name="muon", learning_rate=5e-3, warmup_steps=20, decay_start=0.4, min_lr_ratio=0.1),
     checkpoint=CHECKPOINTS,
 )
-SFT = SFTConfig(
+SFT = toy_sft(
     steps=600,
     batch_tokens=2048,
     episodes=3000,

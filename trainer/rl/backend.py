@@ -23,6 +23,7 @@ from trainer.policy import Policy
 from trainer.rl.learner import build_learner, build_reference
 from trainer.rl.reference import Reference
 from trainer.stages.base import StageSink
+from trainer.stages.device import placed
 from trainer.types import TrainGroup
 from trainer.weights import Manifest, WeightStore
 from trainer.weights.async_publish import Background
@@ -82,7 +83,7 @@ class SingleProcess:
         self, *, policy_dir: Path, config: RLConfig, seed: int, store: WeightStore, checkpoints: CheckpointStore
     ) -> None:
         """Start from `policy_dir`, or from the newest checkpoint if any. Raises CheckpointError, PolicyUnreadable."""
-        self.config = config
+        self.config = config = placed(config)
         self.store = store
         self.checkpoints = checkpoints
         self.publishing = Background("publishing")

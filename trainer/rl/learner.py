@@ -15,7 +15,7 @@ from trainer.learning.importance_sampling import correction_of
 from trainer.learning.lora import Adapters, LoraUnavailable, NoSuchTargets
 from trainer.learning.step import Learner
 from trainer.rl.reference import Reference
-from trainer.stages.device import device_of
+from trainer.stages.device import device_of, placed
 from trainer.weights import WeightStore
 
 
@@ -39,6 +39,7 @@ def build_adapters(model: PreTrainedModel, config: RLConfig, *, seed: int) -> Ad
 
 def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, reference: Reference | None) -> Learner:
     """Moves the policy to where the run computes. Raises StageError: no such device, or adapters that cannot be."""
+    config = placed(config)
     policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
     adapters = build_adapters(policy.model, config, seed=seed)
     if config.parallel.activation_checkpointing:
@@ -57,7 +58,7 @@ def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, refer
         adapters=adapters,
         enable_router_replay=config.sampling.enable_router_replay,
         backend=SingleProcess(
-            precision=config.parallel.precision,
+            precision=config.parallel.compute_format,
             lm_head_chunk_size=config.parallel.lm_head_chunk_size,
             compiled=config.parallel.compile,
         ),

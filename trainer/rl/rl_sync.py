@@ -35,7 +35,9 @@ from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import TaskSpec
 from trainer import policy as policies
 from trainer.algorithms import advantage_streams, advantages_of
-from trainer.config import RLConfig
+from trainer.config import RLConfig, RunConfig
+from trainer.defaults import Facts, derive
+from trainer.defaults.facts import read_model
 from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
@@ -233,9 +235,18 @@ def procedural_held_out(count: int) -> list[TaskSpec]:
     return [generate(index, "held-out") for index in range(count)]
 
 
+def _config(arguments: argparse.Namespace) -> RLConfig:
+    """Defaults that fit the policy: the toy's, unless its size is given."""
+    size = arguments.parameters
+    model = read_model(arguments.policy, parameters=size or 0, toy=size is None)
+    stage = derive(RunConfig(name="rl-sync", stage=RLConfig(steps=arguments.steps)), Facts(model)).config.stage
+    assert isinstance(stage, RLConfig)
+    return stage
+
+
 async def main(arguments: argparse.Namespace) -> None:
     """Train with the embedded engine in a child process; print one JSON line per step and one at the end."""
-    config = RLConfig(steps=arguments.steps)
+    config = _config(arguments)
     data = arguments.data
     store = WeightStore(data / "weights", dtype="float32")
     backend = default_backend()
@@ -291,5 +302,6 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=RLConfig().steps)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--eval-tasks", type=int, default=RLConfig().eval_tasks)
+    parser.add_argument("--parameters", type=int, help="parameters of a policy that is not the toy")
     torch.set_num_threads(1)
     asyncio.run(main(parser.parse_args()))

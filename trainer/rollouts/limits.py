@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from sandbox.harness.types import StopReason
 from trainer.config import SamplingConfig
+from trainer.config.auto import automatic
 
 ANSWER_SECONDS = 2.0
 """An engine is asked to answer so long before the engine's time is over, with what it has sampled by then."""
@@ -91,6 +92,9 @@ class EpisodeLimits:
 
     @classmethod
     def of(cls, sampling: SamplingConfig) -> EpisodeLimits:
+        """Raises ValueError for automatic limits that nobody has derived."""
+        if left := automatic(sampling):
+            raise ValueError(f"sampling.{left[0]} is auto; derive it first (trainer.defaults.derive)")
         return cls(
             turns=TurnLimit(sampling.max_turns),
             tokens=TokenLimit(sampling.max_context_tokens, sampling.max_turn_tokens),

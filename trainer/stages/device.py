@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 
-from trainer.config import ParallelConfig
+from trainer.config import MidtrainConfig, ParallelConfig, RLConfig, SFTConfig
+from trainer.defaults.hardware import cpu_has_bfloat16
 from trainer.errors import StageError
+
+AnyStage = TypeVar("AnyStage", MidtrainConfig, SFTConfig, RLConfig)
+
+
+def placed(config: AnyStage) -> AnyStage:
+    """`config` with the number format of the device that it trains on. Raises StageError when there is no such device."""
+    parallel = with_precision(config.parallel, device_of(config.parallel))
+    return config.model_copy(update={"parallel": parallel})
 
 
 def device_of(config: ParallelConfig, *, local: int = 0) -> torch.device:
@@ -24,3 +35,11 @@ def device_of(config: ParallelConfig, *, local: int = 0) -> torch.device:
             "lower ranks, set device to cpu, or install a CUDA build of torch"
         )
     return torch.device("cuda", local)
+
+
+def with_precision(config: ParallelConfig, device: torch.device) -> ParallelConfig:
+    """`config` with a number format in place of `auto`: bfloat16 where the device has instructions for it."""
+    if config.precision != "auto":
+        return config
+    half = torch.cuda.is_bf16_supported(including_emulation=False) if device.type == "cuda" else cpu_has_bfloat16()
+    return config.model_copy(update={"precision": "bfloat16" if half else "float32"})

@@ -21,7 +21,7 @@ from trainer.learning.step import NonFiniteGradients
 from trainer.learning.supervised import Example, SupervisedLearner, batches
 from trainer.policy import Policy
 from trainer.stages.base import StageResult, StageSink
-from trainer.stages.device import device_of
+from trainer.stages.device import device_of, placed
 from trainer.stages.draft_heads import check_heads, with_head
 from trainer.stages.held_out import HeldOut
 
@@ -75,6 +75,7 @@ class Alone:
 
     def __init__(self, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore) -> None:
         """Moves the policy to where the run computes. Raises StageError when there is no such device."""
+        config = placed(config) if isinstance(config, SFTConfig) else placed(config)
         self._policy, self._config, self._checkpoints = policy, config, checkpoints
         policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
         if config.parallel.activation_checkpointing:
@@ -87,7 +88,7 @@ class Alone:
             total_steps=config.steps,
             micro_batch_tokens=config.micro_batch_tokens,
             lm_head_chunk_size=config.parallel.lm_head_chunk_size,
-            precision=config.parallel.precision,
+            precision=config.parallel.compute_format,
         )
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:

@@ -47,6 +47,8 @@ def create_evaluation(request: HttpRequest, payload: EvaluationIn) -> Any:
         tasks=payload.tasks,
         samples=payload.samples,
         temperature=payload.temperature,
+        turns=payload.turns,
+        context_tokens=payload.context_tokens,
         seed=payload.seed,
         actor=caller(request),
     )

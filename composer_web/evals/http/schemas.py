@@ -48,6 +48,10 @@ class EvaluationIn(Body):
     tasks: int = Field(default=48, ge=1, le=10_000)
     samples: int = Field(default=8, ge=1, le=64)
     temperature: float = Field(default=0.8, gt=0, le=2)
+    turns: int | None = Field(default=None, ge=1, le=1000, description="most turns of a rollout; null: derived")
+    context_tokens: int | None = Field(
+        default=None, ge=256, le=10_000_000, description="most tokens of a rollout; null: derived"
+    )
     seed: int = Field(default=0, ge=0)
 
 

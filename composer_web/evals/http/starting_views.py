@@ -45,6 +45,8 @@ def evaluation_start(request: PageRequest, name: str) -> HttpResponse:
             tasks=form_parsing.whole(request, "tasks", TASKS),
             samples=form_parsing.whole(request, "samples", SAMPLES),
             temperature=form_parsing.number(request, "temperature", TEMPERATURE),
+            turns=form_parsing.optional_whole(request, "turns"),
+            context_tokens=form_parsing.optional_whole(request, "context_tokens"),
             seed=form_parsing.whole(request, "seed", SEED),
             actor=request.user,
         )

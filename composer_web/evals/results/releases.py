@@ -137,7 +137,14 @@ def run(
             raise UserError(f"price_{name}", f"a price is 0 to 10,000 dollars for a million tokens, not {price}")
     if len(effort) > 12:
         raise UserError("effort", f"a level of effort has at most 12 characters, not {len(effort)}")
-    sampling, harness = limits(policy, temperature=temperature, turns=turns, context_tokens=context_tokens)
+    sampling, harness = limits(
+        policy,
+        temperature=temperature,
+        turns=turns,
+        context_tokens=context_tokens,
+        version=version,
+        suite=release.suite.name,
+    )
     return create_evaluation(
         policy=policy,
         version=version,

@@ -91,13 +91,14 @@ def validate(request: HttpRequest, config: RunConfig, parent: int | None = None)
     """Makes nothing. `parent` is a run to be told the differences from."""
     before = selectors.get_run(parent) if parent is not None else None
     warnings = services.check_config(config)
-    differences = summary.against_parent(config, before)
+    found = summary.summarise(config)
+    differences = summary.against_parent(found.config, before)
     return {
         "ok": True,
         "warnings": warnings,
-        "config": config.model_dump(mode="json"),
+        "config": found.config.model_dump(mode="json"),
         "differences": [{"field": row.label, "parent": row.values[0], "value": row.values[1]} for row in differences],
-        **summary.as_data(summary.summarise(config)),
+        **summary.as_data(found),
     }
 
 

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from composer_web.api.schemas import Body
 from composer_web.rollouts.selectors import group_counts, verdict_counts
 from composer_web.runs.charts.layouts import MAX_PANELS, PanelSpec
+from composer_web.runs.launch.launch_schemas import DerivedOut
 from composer_web.runs.selectors import eta_seconds
 from composer_web.runs.training.waiting import waits_for
 
@@ -66,6 +67,7 @@ class TransitionOut(Schema):
 
 class RunDetail(RunOut):
     config: dict[str, Any]
+    derived: list[DerivedOut] = Field(description="Settings that were automatic, with their values and why")
     code_version: str
     eta_seconds: float | None
     waits_for: str = Field(description="What it waits for: a worker of its pool, a quota, a batch; empty for nothing")

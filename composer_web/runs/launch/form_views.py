@@ -16,12 +16,13 @@ from composer_web.core.errors import NotFound, UserError
 from composer_web.core.numbers import ROW_ID, whole
 from composer_web.policies import selectors as policies
 from composer_web.runs import selectors, services
+from composer_web.runs.defaults import automatic_again
 from composer_web.runs.launch import sweeps
 from composer_web.runs.launch import templates as kept
 from composer_web.runs.launch.config_io import MIME, MOST_CHARACTERS, Format, load, render
 from composer_web.runs.launch.estimate import total
 from composer_web.runs.launch.forms import SCHEMA, RunForm
-from composer_web.runs.launch.presets import PRESETS, Preset, preset
+from composer_web.runs.launch.presets import PRESETS, Preset, first_preset, preset
 from composer_web.runs.launch.schema_form import headings
 from composer_web.runs.launch.summary import summarise
 from composer_web.runs.models import Run, RunTemplate, SweepMode
@@ -52,18 +53,19 @@ class FormSource:
 
 
 def origin(data: QueryDict) -> FormSource:
-    """By `parent` or `from` (a run), `template` or `preset`; the first preset when none is named.
+    """By `parent` or `from` (a run), `template` or `preset`; without one, the toy's first preset if only toys are
+    registered, else the first for a real model.
 
     Raises NotFound, and UserError for a template of an older version whose settings are no longer understood.
     """
     source = data.get("parent") or data.get("from") or ""
     if (pk := whole(source, digits=ROW_ID)) is not None:
         run = selectors.get_run(pk)
-        return FormSource(run.configuration, f"run {run.name}", run=run)
+        return FormSource(automatic_again(run.configuration, run.derived), f"run {run.name}", run=run)
     if (pk := whole(data.get("template", ""), digits=ROW_ID)) is not None:
         template = kept.get_template(pk)
         return FormSource(services.parse_config(template.config), f"template {template.name}", template=template)
-    chosen = preset(data.get("preset", "")) or PRESETS[0]
+    chosen = preset(data.get("preset", "")) or first_preset(toy=policies.only_toys())
     return FormSource(chosen.config, f"preset {chosen.title}", preset=chosen)
 
 
@@ -158,7 +160,10 @@ def run_new(request: PageRequest) -> HttpResponse:
         start = start.model_copy(update={"policy": policy})
     if (dataset := request.GET.get("dataset")) and isinstance(start.stage, SFTConfig):
         start = start.model_copy(update={"stage": start.stage.model_copy(update={"dataset": dataset})})
-    form = RunForm(initial=start, base=source.config, options=_options())
+    options = _options()
+    if start.policy not in options["policy"] and source.preset:  # a preset names the policy of the demo
+        start = start.model_copy(update={"policy": next(iter(options["policy"]), "")})
+    form = RunForm(initial=start, base=source.config, options=options)
     # A preset may ask for more than there is: say so at once.
     form = RunForm(form.values, base=source.config, options=form.options)
     return _page(request, form, _checked(form), source)

@@ -37,6 +37,12 @@ class PlanRowOut(Schema):
     how: str = Field(description="The arithmetic in words")
 
 
+class DerivedOut(Schema):
+    path: str = Field(description="Dotted path of an automatic setting, for example stage.sampling.max_turns")
+    value: int | float | str = Field(description="What it will be")
+    reason: str
+
+
 class EstimateOut(Schema):
     seconds: float = Field(description="Of training, evaluations and the draft head")
     training_seconds: float
@@ -73,7 +79,8 @@ class DifferenceOut(Schema):
 class Checked(Schema):
     ok: bool
     warnings: list[str]
-    config: dict[str, Any] = Field(description="The whole configuration with defaults filled in")
+    config: dict[str, Any] = Field(description="The whole configuration, automatic settings as numbers")
+    derived: list[DerivedOut] = Field(description="Automatic settings, with what they will be and why")
     plan: list[PlanRowOut] = Field(description="What would run")
     estimate: EstimateOut | None = Field(description="null while no run of the kind has been measured")
     memory: MemoryOut | None

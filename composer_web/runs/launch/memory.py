@@ -3,17 +3,16 @@ measuring."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from composer_web.core.errors import UserError
-from composer_web.core.models import WorkerHeartbeat
 from composer_web.env import env
 from composer_web.policies.selectors import resolve
+from composer_web.runs.defaults import trainer_bytes
 from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
+from trainer.defaults import Shape, read_shape
 
 FLOAT32, HALF = 4, 2
 MOMENTS = {"adamw": 2, "muon": 2}
@@ -54,21 +53,6 @@ class Memory:
         return None if self.available is None else self.rank_bytes <= self.available
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Dimensions of a decoder, from its config.json."""
-
-    width: int
-    layers: int
-    queries: int
-    """Number of heads × head size."""
-    keys: int
-    """Number of key heads × head size. Values have the same size."""
-    inner: int
-    """Width of a layer's MLP, summed over the experts that a token is routed to."""
-    vocabulary: int
-
-
 def memory(config: RunConfig) -> Memory | None:
     """Memory of a run. None if the policy or its weight count is unknown. Without the policy's shape,
     batch-dependent parts are omitted."""
@@ -82,21 +66,7 @@ def memory(config: RunConfig) -> Memory | None:
     stage, shape = config.stage, read_shape(Path(weights.path))
     trainer = (_state(config, parameters), *(_activations(config, shape) if shape else ()))
     engine = _engine(stage, parameters, shape) if isinstance(stage, RLConfig) else ()
-    return Memory(stage.parallel.world_size, trainer, engine, available(stage.parallel.ranks_per_node))
-
-
-def read_shape(folder: Path) -> Shape | None:
-    """Shape from config.json. None if a needed value is missing; nothing is guessed."""
-    try:
-        found: dict[str, Any] = json.loads((folder / "config.json").read_text())
-        heads, width = int(found["num_attention_heads"]), int(found["hidden_size"])
-        size = int(found.get("head_dim") or width // heads)
-        experts = int(found.get("num_experts_per_tok") or 1)
-        inner = int(found.get("moe_intermediate_size") or found["intermediate_size"]) * experts
-        keys = int(found.get("num_key_value_heads") or heads) * size
-        return Shape(width, int(found["num_hidden_layers"]), heads * size, keys, inner, int(found["vocab_size"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return Memory(stage.parallel.world_size, trainer, engine, trainer_bytes(stage.parallel.ranks_per_node))
 
 
 def _state(config: RunConfig, parameters: int) -> Part:
@@ -133,7 +103,7 @@ def _activations(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
     parallel = stage.parallel
     tokens = math.ceil(_pass_tokens(stage) / parallel.cp)
     size = HALF if parallel.precision == "bfloat16" else FLOAT32
-    layer = 6 * shape.width + 5 * shape.queries + 6 * shape.keys + 4 * shape.inner  # norms of heads are among them
+    layer = shape.layer_activations
     if parallel.activation_checkpointing:
         values, words = shape.layers * shape.width + layer, "the input of each layer, and one whole layer"
     else:
@@ -170,19 +140,8 @@ def _engine(stage: RLConfig, parameters: int, shape: Shape | None) -> tuple[Part
     if shape is None:
         return (held,)
     slots, context = stage.max_in_flight_groups * stage.group_size, stage.sampling.max_context_tokens
-    token = 2 * shape.layers * shape.keys * size
+    token = shape.kv_values * size
     return (
         held,
         Part("KV cache, all in flight", slots * context * token, f"{slots} slots × {context} tokens × {token} bytes"),
     )
-
-
-def available(ranks: int) -> int | None:
-    """Memory of one rank: a GPU of its own, or its share of a machine without GPUs that runs `ranks` of them."""
-    found = []
-    for detail in WorkerHeartbeat.objects.filter(kind="train").values_list("detail", flat=True):
-        if of_gpu := detail.get("gpu_bytes"):
-            found.append(int(of_gpu))
-        elif of_machine := detail.get("machine_bytes"):
-            found.append(int(of_machine) // ranks)
-    return max(found, default=None)

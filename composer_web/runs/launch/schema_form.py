@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from trainer.config.auto import AUTO
 from trainer.config.parts import PATTERNS
 
 Widget = Literal["text", "lines", "integer", "number", "check", "choice"]
@@ -29,6 +30,8 @@ class FormField:
     choices: tuple[str, ...] = ()
     nothing: str = "any"
     """Label of the empty choice."""
+    auto: bool = False
+    """Whether the value may be `auto`."""
     bounds: str = ""
     """Allowed range as text (`> 0, ≤ 1`)."""
 
@@ -155,13 +158,15 @@ def _field(name: str, spec: Mapping[str, Any]) -> FormField:
         advanced=bool(spec.get("advanced")),
         choices=choices,
         nothing=str(spec.get("nothing", "any")),
-        bounds=_bounds(core),
+        auto=bool(spec.get("auto")),
+        bounds=_bounds(core, auto=bool(spec.get("auto"))),
     )
 
 
-def _bounds(core: Mapping[str, Any]) -> str:
-    signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
-    return ", ".join(f"{sign} {core[key]:g}" for key, sign in signs.items() if key in core)
+def _bounds(core: Mapping[str, Any], *, auto: bool) -> str:
+    signs = {"exclusiveMinimum": ">", "minimum": ">" if auto else "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+    found = ", ".join(f"{sign} {core[key]:g}" for key, sign in signs.items() if key in core)
+    return f"{AUTO}, or {found}" if auto and found else found
 
 
 def text_of(value: Any) -> str:
@@ -188,7 +193,7 @@ def flatten(schema: FormSchema, config: BaseModel) -> dict[str, str]:
                 break
             node = node[part]
         else:
-            values[name] = text_of(node)
+            values[name] = AUTO if schema.by_name[name].auto and node == 0 else text_of(node)
     return values
 
 
@@ -212,7 +217,7 @@ def nest(schema: FormSchema, posted: Mapping[str, str]) -> dict[str, Any]:
         if item.widget == "check":
             node[parts[-1]] = text not in ("", "false", "off")
         elif text or not item.optional:
-            node[parts[-1]] = text
+            node[parts[-1]] = text or (AUTO if item.auto else "")
         else:
             node[parts[-1]] = None
     return result

@@ -6,22 +6,31 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from composer_web.runs.charts.comparing import Row, differences
+from composer_web.runs.defaults import as_rows, derived
 from composer_web.runs.launch.estimate import Estimate, estimate
 from composer_web.runs.launch.memory import Memory, memory
 from composer_web.runs.launch.plan import PlanRow, what_will_run
 from composer_web.runs.models import Run
 from trainer.config import RunConfig
+from trainer.defaults import Choice
 
 
 @dataclass(frozen=True)
 class Summary:
+    config: RunConfig
+    """With numbers for its automatic settings."""
+    choices: tuple[Choice, ...]
+    """Those settings, with a reason each."""
     plan: list[PlanRow]
     estimate: Estimate | None
     memory: Memory | None
 
 
 def summarise(config: RunConfig) -> Summary:
-    return Summary(what_will_run(config), estimate(config), memory(config))
+    """Raises UserError if the policy does not exist."""
+    found = derived(config)
+    full = found.config
+    return Summary(full, found.choices, what_will_run(full), estimate(full), memory(full))
 
 
 def against_parent(config: RunConfig, parent: Run | None) -> list[Row]:
@@ -33,6 +42,7 @@ def as_data(summary: Summary) -> dict[str, Any]:
     """Summary as the API and the CLI print it."""
     found, held = summary.estimate, summary.memory
     return {
+        "derived": as_rows(summary.choices),
         "plan": [{"label": row.label, "value": row.value, "how": row.how} for row in summary.plan],
         "estimate": None
         if found is None

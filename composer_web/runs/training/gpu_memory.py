@@ -1,4 +1,5 @@
-"""Memory available to a trainer: of a GPU, or else of the machine. The worker reports it in its heartbeat."""
+"""Memory and number formats available to a trainer: of a GPU, or else of the machine. The worker reports them in its
+heartbeat."""
 
 from __future__ import annotations
 
@@ -6,26 +7,35 @@ import os
 import shutil
 import subprocess
 
+from trainer.defaults.hardware import BF16_COMPUTE_CAPABILITY, cpu_has_bfloat16
+
 PATIENCE = 10.0
 """Timeout of the driver in seconds."""
 
 
-def device_room() -> dict[str, int]:
-    """`gpu_bytes` of the smallest GPU, or `machine_bytes`."""
-    gpus = _gpus()
-    if gpus:
-        return {"gpu_bytes": min(gpus)}
-    return {"machine_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+def device_room() -> dict[str, int | bool]:
+    """`gpu_bytes` of the smallest GPU, or `machine_bytes`; and whether it has `bfloat16` instructions."""
+    if gpus := _gpus():
+        return {
+            "gpu_bytes": min(size for size, _ in gpus),
+            "bfloat16": all(capability >= BF16_COMPUTE_CAPABILITY for _, capability in gpus),
+        }
+    return {
+        "machine_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "bfloat16": cpu_has_bfloat16(),
+    }
 
 
-def _gpus() -> list[int]:
+def _gpus() -> list[tuple[int, float]]:
+    """(bytes, compute capability) of each GPU."""
     if shutil.which("nvidia-smi") is None:
         return []
-    asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    asked = ["nvidia-smi", "--query-gpu=memory.total,compute_cap", "--format=csv,noheader,nounits"]
     try:
         said = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
     if said.returncode:
         return []
-    return [int(line) << 20 for line in said.stdout.split() if line.isdigit()]
+    rows = [line.split(",") for line in said.stdout.splitlines() if line.strip()]
+    return [(int(memory) << 20, float(capability)) for memory, capability in rows]

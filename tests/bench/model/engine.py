@@ -35,7 +35,6 @@ from tests.bench.model import engine_bound
 from tests.bench.model.engine_peers import Continuous, Vllm, plain, settings, without_vllm
 from tests.bench.runs.memory import DirectClient, MemoryBackend, MemoryEnvironments
 from trainer import policy as policies
-from trainer.config import RLConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse, SyncTimings
 from trainer.inference.embedded.factory import build_decoder
@@ -49,6 +48,7 @@ from trainer.inference.errors import ServerError
 from trainer.inference.mtp.distil import Distillation, Here, distil, windows
 from trainer.rollouts.episode import RolloutServices, run_episode
 from trainer.rollouts.turns import EpisodeSettings
+from trainer.toy.preset import toy_rl
 from trainer.types import Trajectory
 from trainer.weights import WeightStore
 
@@ -220,7 +220,7 @@ async def at_work(seeds: Iterable[int]) -> list[Trajectory]:
         client=client, renderer=policy.renderer, backend=MemoryBackend(environments), environments=environments,
         deployment="policy", slots=asyncio.Semaphore(64),
     )  # fmt: skip
-    config = RLConfig()
+    config = toy_rl()
     settings = EpisodeSettings(config.sampling, config.harness, config.reward)
     return await asyncio.gather(
         *(

@@ -42,13 +42,13 @@ from trainer.config import (
     OptimizerConfig,
     OrchestratorConfig,
     RLConfig,
-    SamplingConfig,
 )
 from trainer.rl.rl_sync import SyncStep, build_run, train
 from trainer.rl.stage import run_rl
 from trainer.rollouts.episode import RolloutServices
 from trainer.rollouts.group import GroupResult
 from trainer.router_replay.validate import shape_of
+from trainer.toy.preset import toy_rl, toy_sampling
 from trainer.weights import WeightStore
 
 GOALS: dict[str, report.Goal] = {
@@ -63,13 +63,13 @@ CALIBRATION = 4
 def configuration(steps: int, *, ahead: int, width: int, rate: float, out: float) -> RLConfig:
     """`ahead` 0 is on-policy; otherwise `out` steps' groups are in flight. The rate is constant, so that steps that are
     not reached change nothing."""
-    return RLConfig(
+    return toy_rl(
         steps=steps,
         groups_per_step=width,
         group_size=8,
         max_off_policy_steps=ahead,
         max_in_flight_groups=round(width * out) if ahead else width,
-        sampling=SamplingConfig(temperature=1.0),
+        sampling=toy_sampling(temperature=1.0),
         objective=ObjectiveConfig(loss_divisor=256.0),
         optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=0, decay_start=1.0),
         checkpoint=CheckpointConfig(every_steps=10, keep=1, keep_versions=max(4, 2 * steps)),

@@ -44,6 +44,7 @@ from trainer.learning.supervised import Example, SupervisedLearner, batches
 from trainer.rl.rl_sync import SyncStep, procedural_prompts, train
 from trainer.toy.data import BASE_DRILLS, BASE_SOURCE, EpisodeTurn, ExpertEpisode, midtrain_examples, with_replay
 from trainer.toy.expert import Recording, record
+from trainer.toy.preset import toy_rl
 from trainer.types import Trajectory
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
@@ -126,7 +127,7 @@ async def teach_habit(out: Path, seed: int) -> Path:
 
 
 def config(*, feedback: bool) -> RLConfig:
-    return RLConfig(
+    return toy_rl(
         steps=STEPS,
         groups_per_step=GROUPS,
         max_in_flight_groups=GROUPS,

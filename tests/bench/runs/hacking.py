@@ -49,12 +49,13 @@ from trainer.rollouts.episode import RolloutServices
 from trainer.sft.stage import run_sft
 from trainer.toy.data import ExpertEpisode
 from trainer.toy.expert import Recording, record
+from trainer.toy.preset import toy_rl
 from trainer.types import Trajectory
 from trainer.weights import WeightStore
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
 SEEDS = [int(text) for text in os.environ.get("SEEDS", "0").split("+")]
-STEPS = int(os.environ.get("STEPS", RLConfig().steps))
+STEPS = int(os.environ.get("STEPS", toy_rl().steps))
 WINDOW = 5
 """Steps of which the first and last figures are means."""
 GOALS: dict[str, report.Goal] = {
@@ -101,7 +102,7 @@ async def arm(name: str, start: Path, seed: int, scratch: Path) -> list[dict[str
     """Train one arm; by step: mean reward, share of hidden passes, shares that rewrite a test and that are found."""
     hackable = preset("rl-hackable")
     assert hackable is not None and isinstance(hackable.config.stage, RLConfig)
-    config = {"hackable": hackable.config.stage, "hardened": RLConfig()}[name].model_copy(update={"steps": STEPS})
+    config = {"hackable": hackable.config.stage, "hardened": toy_rl()}[name].model_copy(update={"steps": STEPS})
     store = WeightStore(scratch / "weights", dtype="float32")
     backend = default_backend()
     seen: list[Trajectory] = []

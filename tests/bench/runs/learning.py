@@ -43,6 +43,7 @@ from trainer.rl.rl_sync import (
     train,
 )
 from trainer.rollouts.episode import RolloutServices
+from trainer.toy.preset import toy_rl
 from trainer.weights import WeightStore
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
@@ -166,8 +167,8 @@ async def timed(work: Any) -> tuple[Any, float]:
 def main() -> None:
     torch.set_num_threads(1)
     seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
-    defaults = RLConfig()
-    config = RLConfig(
+    defaults = toy_rl()
+    config = toy_rl(
         steps=int(os.environ.get("STEPS", defaults.steps)),
         eval_tasks=int(os.environ.get("EVAL_TASKS", defaults.eval_tasks)),
         eval_samples=int(os.environ.get("EVAL_SAMPLES", defaults.eval_samples)),

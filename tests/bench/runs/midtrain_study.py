@@ -30,7 +30,7 @@ from tests.bench import points as kept
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments, memory_run
 from trainer import policy as policies
 from trainer.checkpoint.store import POLICY_DIR, CheckpointStore
-from trainer.config import MidtrainConfig, RLConfig, SFTConfig
+from trainer.config import MidtrainConfig, SFTConfig
 from trainer.midtrain.corpus.readers import read_source
 from trainer.midtrain.stage import run_midtrain
 from trainer.model_selection.selection import codebase_text, rolling_nll
@@ -39,6 +39,7 @@ from trainer.rl.rl_sync import SyncStep, procedural_prompts, train
 from trainer.sft.stage import run_sft
 from trainer.toy.data import ExpertEpisode
 from trainer.toy.expert import Recording, record
+from trainer.toy.preset import toy_rl
 
 BASE = Path("policies/base")
 LEVELS = {"S": 1, "M": 3, "L": 9}
@@ -85,7 +86,7 @@ async def reinforce(start: Path, seed: int, work: Path) -> list[float]:
     async def on_step(step: SyncStep) -> None:
         rewards.append(step.metrics["reward/mean"])
 
-    run = memory_run(start, RLConfig(steps=STEPS, max_off_policy_steps=0, max_in_flight_groups=12), seed, work)
+    run = memory_run(start, toy_rl(steps=STEPS, max_off_policy_steps=0, max_in_flight_groups=12), seed, work)
     await train(run, procedural_prompts(seed), on_step=on_step)
     return rewards
 

@@ -35,12 +35,13 @@ from tests.bench import points as kept
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments, memory_run
 from tests.bench.runs.relay import Expert, relay
 from trainer import policy as policies
-from trainer.config import HarnessConfig, OptimizerConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
+from trainer.config import OptimizerConfig, RewardConfig, RLConfig, SummaryConfig
 from trainer.learning.supervised import Example, SupervisedLearner, batches
 from trainer.rl.evaluate import EvalReport
 from trainer.rl.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
 from trainer.rollouts.episode import RolloutServices, run_episode
 from trainer.rollouts.turns import EpisodeSettings
+from trainer.toy.preset import toy_harness, toy_rl, toy_sampling
 from trainer.types import Segment
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
@@ -71,13 +72,13 @@ def say(**values: Any) -> None:
 
 def config(mode: Mode) -> RLConfig:
     summary = SummaryConfig(trigger_tokens=TRIGGER, mode=mode, max_tokens=40, max_windows=16)
-    return RLConfig(
+    return toy_rl(
         steps=STEPS,
         groups_per_step=6,
         max_in_flight_groups=6,
         max_off_policy_steps=0,
-        sampling=SamplingConfig(max_context_tokens=460, max_turns=40, max_turn_tokens=60),
-        harness=HarnessConfig(summary=summary),
+        sampling=toy_sampling(max_context_tokens=460, max_turns=40, max_turn_tokens=60),
+        harness=toy_harness(summary=summary),
         optimizer=OptimizerConfig(learning_rate=5e-4, warmup_steps=3),
         eval_tasks=EVAL_TASKS,
         eval_samples=SAMPLES,

@@ -18,7 +18,8 @@ from composer_web.accounts.models import Role, User
 from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment
 from sandbox.tasks.procedural import generate
-from trainer.config import RLConfig, RunConfig
+from trainer.config import RunConfig
+from trainer.toy.preset import toy_rl
 
 GROUP = 8
 """Rollouts of a prompt."""
@@ -163,7 +164,7 @@ def fill(size: Size) -> User:
     """Fill an empty, migrated database; returns an operator. Raises ValueError when it is not empty."""
     if Policy.objects.exists():
         raise ValueError("the database has rows already; give the bench one of its own")
-    config = RunConfig(name="run", stage=RLConfig()).model_dump(mode="json")
+    config = RunConfig(name="run", stage=toy_rl()).model_dump(mode="json")
     alone = min(EVALUATIONS * EVALUATED, size.groups // 4)
     values: dict[str, int | str] = {
         "tasks": size.tasks,

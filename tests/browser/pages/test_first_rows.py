@@ -17,7 +17,8 @@ from tests.browser import seed, walking
 from tests.browser.conftest import PATIENCE_MS, serve, strict_tab
 from tests.browser.episodes import suite
 from tests.browser.screenshots import log_in
-from trainer.config import RLConfig, RunConfig
+from trainer.config import RunConfig
+from trainer.toy.preset import toy_rl
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 db, people = walking.db, walking.people
@@ -54,7 +55,7 @@ def startable() -> None:
 
 
 def made_run(people: dict[str, User]) -> Run:
-    stage = RLConfig(steps=4, groups_per_step=1, max_off_policy_steps=0, max_in_flight_groups=1, eval_tasks=4)
+    stage = toy_rl(steps=4, groups_per_step=1, max_off_policy_steps=0, max_in_flight_groups=1, eval_tasks=4)
     return services.create_run(config=RunConfig(name="first of all", stage=stage), actor=people["operator"])
 
 

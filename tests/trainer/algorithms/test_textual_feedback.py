@@ -23,6 +23,7 @@ from trainer.algorithms.textual_feedback.insert import hinted
 from trainer.algorithms.textual_feedback.writer import HintWriter
 from trainer.config import RLConfig, TextualFeedbackConfig
 from trainer.learning.distillation import add_gradients, bucket_kl, learn_from_hints, logps, turn_states
+from trainer.toy.preset import toy_rl
 from trainer.types import HintedTurn, Segment, TrainGroup, Trajectory, Turn
 
 BASE = Path(__file__).parents[3] / "policies" / "base"
@@ -127,10 +128,10 @@ def test_a_context_that_cannot_be_made_again_is_left_alone(
 def test_hints_of_a_group_are_bounded_and_off_by_default(
     renderer: policies.ChatRenderer, wrong_tool: Trajectory
 ) -> None:
-    assert hints_of([wrong_tool] * 3, RLConfig(), renderer, seed=0) == []
-    on = RLConfig(textual_feedback=TextualFeedbackConfig(coefficient=0.5, max_hints=2))
+    assert hints_of([wrong_tool] * 3, toy_rl(), renderer, seed=0) == []
+    on = toy_rl(textual_feedback=TextualFeedbackConfig(coefficient=0.5, max_hints=2))
     assert [turn.rule for turn in hints_of([wrong_tool] * 3, on, renderer, seed=0)] == ["unknown_tool"] * 2
-    asks = RLConfig(textual_feedback=TextualFeedbackConfig(coefficient=0.5, rules="model"))
+    asks = toy_rl(textual_feedback=TextualFeedbackConfig(coefficient=0.5, rules="model"))
     with pytest.raises(ValueError, match="no language model is configured"):
         hints_of([wrong_tool], asks, renderer, seed=0)
 
@@ -140,7 +141,7 @@ def test_hints_are_dealt_to_rollouts_in_turn_whatever_their_place(renderer: poli
     group = [
         rollout(renderer, [(call(f"{name}{n}"), unknown) for n in range(4)]) for name in ("ant", "bee", "cat", "dog")
     ]
-    on = RLConfig(textual_feedback=TextualFeedbackConfig(coefficient=0.5, max_hints=4))
+    on = toy_rl(textual_feedback=TextualFeedbackConfig(coefficient=0.5, max_hints=4))
 
     def chosen(seed: int, config: RLConfig = on) -> list[str]:
         found = hints_of(group, config, renderer, seed=seed)
@@ -150,7 +151,7 @@ def test_hints_are_dealt_to_rollouts_in_turn_whatever_their_place(renderer: poli
     assert chosen(0) == chosen(0)
     orders = {tuple(chosen(seed)) for seed in range(8)}
     assert len(orders) > 3
-    few = RLConfig(textual_feedback=TextualFeedbackConfig(coefficient=0.5, max_hints=1))
+    few = toy_rl(textual_feedback=TextualFeedbackConfig(coefficient=0.5, max_hints=1))
     firsts = {name for seed in range(24) for name in chosen(seed, few)}
     assert len(firsts) == 4, "the last rollout gets hints too"
 
@@ -267,9 +268,9 @@ def test_only_a_coefficient_turns_it_on() -> None:
     group = TrainGroup(
         group_id="g", prompt_index=0, dispatched_version=0, oldest_version=0, rewards=[], samples=[], hints=[TURN]
     )
-    assert learn_from_hints(model, [group], RLConfig()) == {}
+    assert learn_from_hints(model, [group], toy_rl()) == {}
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert learn_from_hints(model, [group], RLConfig(textual_feedback=ON))["feedback/turns"] == 1
+    assert learn_from_hints(model, [group], toy_rl(textual_feedback=ON))["feedback/turns"] == 1
     assert any(parameter.grad is not None for parameter in model.parameters())
 
 

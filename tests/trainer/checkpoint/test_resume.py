@@ -21,11 +21,12 @@ from tests.trainer.stages.test_supervised import COMMON, episodes
 from trainer import policy as policies
 from trainer.checkpoint.resume import resumable
 from trainer.checkpoint.store import CheckpointError, CheckpointState, CheckpointStore
-from trainer.config import LoraConfig, MidtrainConfig, SFTConfig
+from trainer.config import LoraConfig
 from trainer.midtrain.stage import run_midtrain
 from trainer.policy.context import extend_context
 from trainer.rl.stage import run_rl
 from trainer.sft.stage import run_sft
+from trainer.toy.preset import toy_midtrain, toy_sft
 from trainer.weights import WeightStore
 
 
@@ -49,7 +50,7 @@ def adapters(root: Path, policy_dir: Path) -> None:
 def sft(root: Path, policy_dir: Path) -> None:
     run_sft(
         policy_dir=policy_dir,
-        config=SFTConfig(**(COMMON | {"steps": 2})),
+        config=toy_sft(**(COMMON | {"steps": 2})),
         seed=0,
         episodes=episodes(20),
         sink=MemorySink(),
@@ -60,7 +61,7 @@ def sft(root: Path, policy_dir: Path) -> None:
 def midtrain(root: Path, policy_dir: Path) -> None:
     run_midtrain(
         policy_dir=policy_dir,
-        config=MidtrainConfig(source_share=0.0, **(COMMON | {"steps": 2})),
+        config=toy_midtrain(source_share=0.0, **(COMMON | {"steps": 2})),
         seed=0,
         sink=MemorySink(),
         checkpoints=CheckpointStore(root / "checkpoints", keep=1),

@@ -15,9 +15,10 @@ import torch
 
 from tests.trainer.learning.models import tiny_model
 from trainer.algorithms import group_streams
-from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig, RLConfig
+from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
+from trainer.toy.preset import toy_rl
 from trainer.types import Segment, TrainGroup
 
 SECRETS = (10, 11, 12)
@@ -76,7 +77,7 @@ def train(*, summaries: bool, credit: bool = True, seed: int = 0) -> tuple[float
     generator, order = torch.Generator().manual_seed(seed), random.Random(seed)
     model = starting_policy(seed)
     objective = ObjectiveConfig(loss_divisor=16.0, correction=CorrectionConfig(kind="none"))
-    config = RLConfig(group_size=GROUP, objective=objective)
+    config = toy_rl(group_size=GROUP, objective=objective)
     learner = Learner(
         model,
         objective=objective,

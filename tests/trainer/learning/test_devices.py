@@ -20,7 +20,6 @@ from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config import (
     LoraConfig,
-    MidtrainConfig,
     ObjectiveConfig,
     OptimizerConfig,
     ParallelConfig,
@@ -32,6 +31,7 @@ from trainer.learning.supervised import Example, SupervisedLearner
 from trainer.midtrain.stage import run_midtrain
 from trainer.rl.stage import run_rl
 from trainer.stages.device import device_of
+from trainer.toy.preset import toy_midtrain
 from trainer.types import HintedTurn, TrainGroup
 from trainer.weights import WeightStore
 
@@ -138,7 +138,7 @@ def compared(
 
 def test_a_checkpoint_goes_from_one_device_to_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mid-training: two steps on the CPU, the third elsewhere."""
-    config = MidtrainConfig(
+    config = toy_midtrain(
         steps=2, batch_tokens=300, source_share=0.0, micro_batch_tokens=150, optimizer=OptimizerConfig(name="muon")
     )
 

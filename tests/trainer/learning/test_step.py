@@ -5,13 +5,14 @@ import torch
 
 from tests.trainer.learning.models import tiny_model
 from trainer.algorithms.advantage import group_advantages
-from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig, RLConfig
+from trainer.config import CorrectionConfig, ObjectiveConfig, OptimizerConfig
 from trainer.learning.backend import SingleProcess
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.loss import score_tokens
 from trainer.learning.metrics import describe
 from trainer.learning.packing import pack
 from trainer.learning.step import Learner, NonFiniteGradients
+from trainer.toy.preset import toy_rl
 from trainer.types import TrainGroup, TrainSample
 
 TEMPERATURE = 0.8
@@ -179,12 +180,12 @@ def test_the_shipped_configuration_computes_what_it_always_did():
     """The loss of one step, bit for bit by the formula written out, and pinned as a number."""
     model, sampler = tiny_model(), tiny_model(5)
     batch = [group(sampler, [1.0, 0.0, 0.0, 1.0], seed) for seed in (10, 11, 12)]
-    objective = RLConfig().objective
+    objective = toy_rl().objective
     trained = Learner(
         model,
         objective=objective,
         correction=correction_of(objective),
-        optimizer=RLConfig().optimizer,
+        optimizer=toy_rl().optimizer,
         temperature=TEMPERATURE,
         total_steps=40,
         micro_batch_tokens=10_000,

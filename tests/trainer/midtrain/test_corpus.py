@@ -15,7 +15,7 @@ from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig
+from trainer.config import CheckpointConfig, OptimizerConfig
 from trainer.errors import StageError
 from trainer.learning.metrics import describe
 from trainer.midtrain.corpus.clean import Cleaned, clean
@@ -27,6 +27,7 @@ from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import TemplateNotExact
 from trainer.sft.templates import check_round_trip
 from trainer.toy.data import EpisodeTurn, ExpertEpisode
+from trainer.toy.preset import toy_midtrain
 
 
 def text(name: str) -> str:
@@ -180,7 +181,7 @@ def test_mid_training_on_a_corpus_measures_languages_and_a_codebase_and_grows_th
     (tmp_path / "corpora" / "mine" / "x.py").write_text(text("beta"))
     prepare(tmp_path / "corpora" / "all", [source])
     sink = MemorySink()
-    config = MidtrainConfig(
+    config = toy_midtrain(
         corpus="all", codebase="mine", steps=3, batch_tokens=512, seq_len=128, long_context_share=0.34, long_context_seq_len=1200,
         rope="yarn", optimizer=OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=0),
         checkpoint=CheckpointConfig(every_steps=2, keep=2),

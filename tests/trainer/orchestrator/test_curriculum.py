@@ -6,8 +6,9 @@ from collections import Counter
 import pytest
 from pydantic import ValidationError
 
-from trainer.config import CurriculumConfig, RLConfig
+from trainer.config import CurriculumConfig
 from trainer.orchestrator.curriculum import Candidate, admitted, arrange
+from trainer.toy.preset import toy_rl
 
 RATES = (0.0, 0.2, 0.5, 0.8, 1.0, None)
 POOL = [Candidate(n, ("debug", "feature")[n % 2], RATES[n % 6]) for n in range(240)]
@@ -16,7 +17,7 @@ BY_KEY = {one.key: one for one in POOL}
 
 
 def test_by_default_nothing_changes():
-    assert arrange(POOL, RLConfig().curriculum, prompts=100, seed="s") == [one.key for one in POOL]
+    assert arrange(POOL, toy_rl().curriculum, prompts=100, seed="s") == [one.key for one in POOL]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.support.local_loop import LocalSource
 from tests.trainer.orchestrator.groups import accepted, group_of, lost, shuffled
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink, small_config
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import OrchestratorConfig, SamplingConfig
+from trainer.config import OrchestratorConfig
 from trainer.errors import BatchTimeout, StageError
 from trainer.orchestrator.concurrency import EngineLoad
 from trainer.rl.learner import build_learner
@@ -23,6 +23,7 @@ from trainer.rl.rl_sync import SyncRun, build_reference, learn, policies, publis
 from trainer.rl.stage import run_rl
 from trainer.routed_experts import RoutedExperts
 from trainer.router_replay.validate import shape_of
+from trainer.toy.preset import toy_sampling
 from trainer.weights import WeightStore
 
 
@@ -185,7 +186,7 @@ def test_a_group_that_never_ends_is_given_up_and_replaced(tmp_path):
         steps=2,
         max_off_policy_steps=0,
         orchestrator=OrchestratorConfig(group_seconds=0.02),
-        sampling=SamplingConfig(episode_seconds=0.01, engine_seconds=0.01),
+        sampling=toy_sampling(episode_seconds=0.01, engine_seconds=0.01),
     )
 
     async def play(ticket):

@@ -15,12 +15,13 @@ from sandbox.tasks.procedural import generate
 from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from tests.trainer.stages.memory import BASE_POLICY
-from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
+from trainer.config import RewardConfig
 from trainer.inference.contract import InferenceError
 from trainer.policy import load_tokenizer, make_renderer
 from trainer.rl.evaluate import EvalReport, evaluate, mean_interval, pass_at_k, summarise, wilson_interval
 from trainer.rollouts.episode import RolloutServices
 from trainer.rollouts.turns import EpisodeSettings
+from trainer.toy.preset import toy_harness, toy_sampling
 
 
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
@@ -134,7 +135,7 @@ async def evaluated(tmp_path, *scripts, lost=(), samples=1, infra_retries=2):
         deployment="policy", slots=asyncio.Semaphore(1),
     )  # fmt: skip
     settings = EpisodeSettings(
-        SamplingConfig(max_turn_tokens=600, max_context_tokens=2000), HarnessConfig(), RewardConfig()
+        toy_sampling(max_turn_tokens=600, max_context_tokens=2000), toy_harness(), RewardConfig()
     )
     try:
         report: EvalReport = await evaluate(

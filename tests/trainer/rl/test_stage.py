@@ -9,11 +9,12 @@ import torch
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import HarnessConfig, OrchestratorConfig, SummaryConfig
+from trainer.config import OrchestratorConfig, SummaryConfig
 from trainer.errors import BatchTimeout, StageError
 from trainer.learning.metrics import describe
 from trainer.learning.step import NonFiniteGradients
 from trainer.rl.stage import PromptRepeated, run_rl
+from trainer.toy.preset import toy_harness
 from trainer.weights import WeightStore
 
 OPENING = 4
@@ -212,7 +213,7 @@ def test_an_engine_that_serves_other_weights_than_it_says_is_reported(tmp_path, 
 @pytest.mark.parametrize(("trigger", "told"), [(OPENING, 1), (OPENING + 1, 0), (0, 0)])
 def test_windows_that_open_full_are_an_error_once(tmp_path, groups, trigger, told):
     summary = SummaryConfig(trigger_tokens=trigger, max_tokens=1)
-    _, sink, _, _ = run(tmp_path, groups, config=small_config(harness=HarnessConfig(summary=summary)))
+    _, sink, _, _ = run(tmp_path, groups, config=small_config(harness=toy_harness(summary=summary)))
     found = [message for level, message in sink.events if level == "error"]
     assert len(found) == told
     assert all(f"trigger_tokens={trigger}" in message and f"take {OPENING} tokens" in message for message in found)

@@ -12,7 +12,7 @@ from sandbox.grading.report import Report, Verdict
 from sandbox.harness.types import ToolCall
 from tests.trainer.rollouts.make import trajectory
 from trainer.attempt import attempt_of
-from trainer.config import MonitorsConfig, RLConfig
+from trainer.config import MonitorsConfig
 from trainer.rollouts.audit import (
     GroupAudit,
     audit_group,
@@ -21,6 +21,7 @@ from trainer.rollouts.audit import (
     without,
 )
 from trainer.rollouts.group import build_train_group
+from trainer.toy.preset import toy_rl
 from trainer.types import HintedTurn, Trajectory
 
 EXIT = (
@@ -54,8 +55,8 @@ def test_advantages_are_over_the_rest() -> None:
     audited = audit_group(made, None)
     out = quarantined(audited, made, MonitorsConfig())
     assert out == {1}
-    whole = build_train_group(made, group_id="g", prompt_index=4, config=RLConfig(), dispatched_version=2)
-    rest = without(whole, made, out, RLConfig())
+    whole = build_train_group(made, group_id="g", prompt_index=4, config=toy_rl(), dispatched_version=2)
+    rest = without(whole, made, out, toy_rl())
     assert rest is not None and rest.rewards == [1.0, 0.0, 0.0] and len(rest.samples) == 3
     assert [sample.advantages[3] for sample in rest.samples] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
     assert sum(s.advantages[3] for s in rest.samples) == pytest.approx(0.0), "a baseline without the one that left"
@@ -67,18 +68,18 @@ def test_advantages_are_over_the_rest() -> None:
 def test_labels_and_the_hints_of_the_rest_survive_a_quarantined_sibling() -> None:
     made = group([1.0, 1.0, 0.0])
     hints = [HintedTurn(rule="r", sample=n, tokens=[1, 2], hinted_tokens=[1, 3, 2], turn_tokens=1) for n in (1, 0, 2)]
-    whole = build_train_group(made, group_id="g", prompt_index=0, config=RLConfig())
+    whole = build_train_group(made, group_id="g", prompt_index=0, config=toy_rl())
     whole = whole.model_copy(update={"hints": hints, "labels": {"source": "procedural"}})
-    rest = without(whole, made, {1}, RLConfig())
+    rest = without(whole, made, {1}, toy_rl())
     assert rest is not None and rest.labels == {"source": "procedural"}
     assert rest.hints == hints[1:], "those of the quarantined rollout leave with it"
 
 
 def test_too_few_are_no_group() -> None:
     made = group([1.0, 0.0, 0.0])
-    whole = build_train_group(made, group_id="g", prompt_index=0, config=RLConfig())
-    assert without(whole, made, {0}, RLConfig()) is not None
-    assert without(whole, made, {0, 1}, RLConfig()) is None
+    whole = build_train_group(made, group_id="g", prompt_index=0, config=toy_rl())
+    assert without(whole, made, {0}, toy_rl()) is not None
+    assert without(whole, made, {0, 1}, toy_rl()) is None
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,8 @@ def test_a_loss_with_a_high_finding_stays_in_its_group() -> None:
     assert [[f.severity for f in found] for found in audited.findings] == [[], [Severity.HIGH], [Severity.HIGH], []]
     out = quarantined(audited, made, MonitorsConfig())
     assert out == {2}, "only the cheat that was paid leaves"
-    whole = build_train_group(made, group_id="g", prompt_index=0, config=RLConfig())
-    rest = without(whole, made, out, RLConfig())
+    whole = build_train_group(made, group_id="g", prompt_index=0, config=toy_rl())
+    rest = without(whole, made, out, toy_rl())
     assert rest is not None and rest.rewards == [1.0, 0.0, 0.0]
     assert [sample.advantages[-1] for sample in rest.samples] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
 

@@ -11,15 +11,16 @@ from pydantic import SecretStr
 from sandbox.grading.outcomes import Cause
 from sandbox.harness.types import StopReason, ToolErrorKind
 from tests.chat_server import ChatServer, Model, completion, said, solver
-from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
+from trainer.config import RewardConfig
 from trainer.inference.chat import ChatClient, Endpoint, read_reply
 from trainer.inference.contract import InferenceError
 from trainer.rollouts.chat import ChatServices, run_chat_episode
 from trainer.rollouts.interruption import Interruption, obeyed
 from trainer.rollouts.turns import EpisodeSettings
+from trainer.toy.preset import toy_harness, toy_sampling
 from trainer.types import Trajectory
 
-SAMPLING = SamplingConfig(max_turn_tokens=4096, max_context_tokens=100_000, max_turns=6, engine_seconds=1.0)
+SAMPLING = toy_sampling(max_turn_tokens=4096, max_context_tokens=100_000, max_turns=6, engine_seconds=1.0)
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def play(task, environments, backend):
     async def one(model: Model, *, key: str = "", interruption: Interruption | None = None, **more: Any) -> Trajectory:
         settings = EpisodeSettings(
             SAMPLING.model_copy(update=more.pop("sampling", {})),
-            HarnessConfig(profile="full", end_on_malformed_call=False),
+            toy_harness(profile="full", end_on_malformed_call=False),
             RewardConfig(),
             interruption,
         )

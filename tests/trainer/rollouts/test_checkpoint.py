@@ -10,12 +10,13 @@ from sandbox.backends.snapshots import SnapshotStore
 from sandbox.grading.report import Verdict
 from sandbox.harness.profile import get_profile
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
-from trainer.config import HarnessConfig, OrchestratorConfig, RLConfig, SamplingConfig
+from trainer.config import OrchestratorConfig, RLConfig
 from trainer.inference.contract import GenerateResponse, InferenceError, VersionSpan
 from trainer.rollouts.checkpoint import RolloutCheckpoint
 from trainer.rollouts.group import run_group
 from trainer.rollouts.stragglers import CUT
 from trainer.rollouts.turn import CONTINUATIONS
+from trainer.toy.preset import toy_harness, toy_rl, toy_sampling
 
 PROFILE = get_profile("full")
 
@@ -24,10 +25,10 @@ def config(**changes) -> RLConfig:
     settings = {
         "group_size": 2,
         "infra_retries": 0,
-        "harness": HarnessConfig(snapshot_every=1, profile=PROFILE.name),
-        "sampling": SamplingConfig(max_turn_tokens=600, max_context_tokens=4000),
+        "harness": toy_harness(snapshot_every=1, profile=PROFILE.name),
+        "sampling": toy_sampling(max_turn_tokens=600, max_context_tokens=4000),
     }
-    return RLConfig(**(settings | changes))
+    return toy_rl(**(settings | changes))
 
 
 class Kept:

@@ -12,7 +12,7 @@ from sandbox.grading.report import Verdict
 from sandbox.harness.types import StopReason, ToolErrorKind, ToolResult
 from sandbox.storable import storable_json
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
-from trainer.config import HarnessConfig, RewardConfig, SamplingConfig
+from trainer.config import RewardConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceError, VersionSpan
 from trainer.rewards import reward_part
 from trainer.rewards.parts import base
@@ -22,13 +22,14 @@ from trainer.rollouts.episode import run_episode
 from trainer.rollouts.limits import EpisodeLimits
 from trainer.rollouts.record import Record, opening_messages
 from trainer.rollouts.turns import EpisodeSettings
+from trainer.toy.preset import toy_harness, toy_sampling
 from trainer.types import Trajectory
 
 
 def settings(*, sampling=None, harness=None, reward=None) -> EpisodeSettings:
     return EpisodeSettings(
-        SamplingConfig(**({"max_turn_tokens": 600, "max_context_tokens": 2000} | (sampling or {}))),
-        HarnessConfig(**(harness or {})),
+        toy_sampling(**({"max_turn_tokens": 600, "max_context_tokens": 2000} | (sampling or {}))),
+        toy_harness(**(harness or {})),
         RewardConfig(**(reward or {})),
     )
 
@@ -240,7 +241,7 @@ class Outcomes:
         self.services, self.task = services(None), task
 
     async def of(self, act, **limits: float):
-        bounds = EpisodeLimits.of(SamplingConfig(**limits))
+        bounds = EpisodeLimits.of(toy_sampling(**limits))
         on = self.services
         return await graded(
             Record.begin(self.task, None), bounds, lambda: act(bounds), task=self.task, sample=0, reward=RewardConfig(),

@@ -12,9 +12,10 @@ from sandbox.grading.report import Verdict
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
-from trainer.config import HarnessConfig, RLConfig, SamplingConfig, SummaryConfig
+from trainer.config import RLConfig, SummaryConfig
 from trainer.rollouts.fork import ForkImpossible, check, prepare
 from trainer.rollouts.group import run_group
+from trainer.toy.preset import toy_harness, toy_rl, toy_sampling
 from trainer.types import Trajectory
 
 WRONG = "raise SystemExit\n"
@@ -22,12 +23,12 @@ PROFILE = get_profile("full")
 
 
 def config(*, every: int = 1, size: int = 2, trigger: int = 0, **sampling) -> RLConfig:
-    return RLConfig(
+    return toy_rl(
         group_size=size,
-        harness=HarnessConfig(
+        harness=toy_harness(
             snapshot_every=every, profile=PROFILE.name, summary=SummaryConfig(trigger_tokens=trigger, max_tokens=64)
         ),
-        sampling=SamplingConfig(**({"max_turn_tokens": 600, "max_context_tokens": 4000} | sampling)),
+        sampling=toy_sampling(**({"max_turn_tokens": 600, "max_context_tokens": 4000} | sampling)),
     )
 
 

@@ -10,17 +10,18 @@ from sandbox.harness.types import StopReason
 from tests.sandbox.grading.audit.model_server import Server, boundary_of, completion
 from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
-from trainer.config import BehaviourConfig, RewardConfig, RLConfig, SamplingConfig
+from trainer.config import BehaviourConfig, RewardConfig, RLConfig
 from trainer.inference.contract import InferenceError
 from trainer.learning.metrics import describe
 from trainer.rewards import rubric
 from trainer.rollouts import ending
 from trainer.rollouts.group import build_train_group, episode_seed, group_stats, run_attempts, run_group
+from trainer.toy.preset import toy_rl, toy_sampling
 
 
 def config(**changes) -> RLConfig:
-    sampling = SamplingConfig(max_turn_tokens=600, max_context_tokens=2000)
-    return RLConfig(**({"group_size": 4, "infra_retries": 1, "sampling": sampling} | changes))
+    sampling = toy_sampling(max_turn_tokens=600, max_context_tokens=2000)
+    return toy_rl(**({"group_size": 4, "infra_retries": 1, "sampling": sampling} | changes))
 
 
 async def run(task, client, renderer, backend, environments, *, settings=None, **changes):
@@ -138,7 +139,7 @@ def test_lengths_by_outcome():
 def test_a_group_with_missing_rewards_is_refused():
     with pytest.raises(ValueError, match="1 trajectories have no reward"):
         build_train_group(
-            [trajectory(reward=1.0), trajectory(reward=None)], group_id="g", prompt_index=0, config=RLConfig()
+            [trajectory(reward=1.0), trajectory(reward=None)], group_id="g", prompt_index=0, config=toy_rl()
         )
 
 

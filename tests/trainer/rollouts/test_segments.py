@@ -12,12 +12,13 @@ from sandbox.harness.types import StopReason, ToolResult
 from tests.trainer.rollouts.make import trajectory
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.algorithms import group_streams
-from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig, SummaryConfig
+from trainer.config import RewardConfig, SummaryConfig
 from trainer.rewards.parts.length import effort
 from trainer.rollouts.episode import run_episode
 from trainer.rollouts.group import group_stats
 from trainer.rollouts.segments import LEFT_OUT, Windows, last_turns, read_summary, state
 from trainer.rollouts.turns import EpisodeSettings
+from trainer.toy.preset import toy_harness, toy_rl, toy_sampling
 from trainer.types import Trajectory, Turn
 
 PLAN = [{"content": "read", "status": "done"}, {"content": "mend", "status": "pending"}]
@@ -25,8 +26,8 @@ SUMMARY = "I looked around. <summary>the fault is in the return line</summary>"
 
 
 def settings(*, context: int = 4096, **summary) -> EpisodeSettings:
-    sampling = SamplingConfig(max_turns=20, max_turn_tokens=1024, max_context_tokens=context)
-    harness = HarnessConfig(summary=SummaryConfig(max_tokens=64, **summary))
+    sampling = toy_sampling(max_turns=20, max_turn_tokens=1024, max_context_tokens=context)
+    harness = toy_harness(summary=SummaryConfig(max_tokens=64, **summary))
     return EpisodeSettings(sampling, harness, RewardConfig())
 
 
@@ -87,7 +88,7 @@ async def test_a_full_window_is_summarized_in_place_and_the_next_one_goes_on(tas
         segment = made.segments[turn.segment]
         assert set(segment.loss_mask[turn.token_start : turn.token_end]) == {1}
         assert set(segment.versions[turn.token_start : turn.token_end]) <= {3, 4}
-    streams = group_streams([1.0, 0.0], [made.segments, trajectory().segments], RLConfig(group_size=2))
+    streams = group_streams([1.0, 0.0], [made.segments, trajectory().segments], toy_rl(group_size=2))
     assert len(streams) == 3
     for stream in streams[:2]:
         assert {a for a, m in zip(stream.advantages, stream.loss_mask, strict=True) if m} == {0.5}
@@ -182,6 +183,6 @@ def test_last_turns_begin_with_a_turn_of_their_window():
 
 
 def test_a_trigger_without_room_for_the_summary_is_refused():
-    harness = HarnessConfig(summary=SummaryConfig(trigger_tokens=700, max_tokens=100))
+    harness = toy_harness(summary=SummaryConfig(trigger_tokens=700, max_tokens=100))
     with pytest.raises(ValueError, match="max_context_tokens=768; lower the trigger"):
-        RLConfig(harness=harness)
+        toy_rl(harness=harness)

@@ -13,7 +13,7 @@ from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, mak
 from trainer import policy as policies
 from trainer.algorithms import group_streams
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import CheckpointConfig, SamplingConfig
+from trainer.config import CheckpointConfig
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.runner import Limits
@@ -22,6 +22,7 @@ from trainer.rl.backend import SingleProcess
 from trainer.rl.stage import RLStage, run_rl
 from trainer.rollouts.choices import Choices
 from trainer.router_replay.families import routers
+from trainer.toy.preset import toy_sampling
 from trainer.types import Segment, TrainGroup
 from trainer.weights import WeightStore
 
@@ -30,7 +31,7 @@ CONFIG = small_config(
     steps=STEPS,
     groups_per_step=GROUPS,
     group_size=ROLLOUTS,
-    sampling=SamplingConfig(temperature=0.9, top_k=60),
+    sampling=toy_sampling(temperature=0.9, top_k=60),
     checkpoint=CheckpointConfig(every_steps=1, keep=1),
 )
 
@@ -164,7 +165,7 @@ def test_an_engine_that_names_no_experts_is_an_error_once_and_a_share_of_nothing
 ) -> None:
     """vLLM names none unless it was started to; without a word the trainer would learn from its own routing."""
     folder = policy_with_experts(tmp_path / "policy")
-    config = small_config(steps=2, sampling=SamplingConfig(enable_router_replay=wanted))
+    config = small_config(steps=2, sampling=toy_sampling(enable_router_replay=wanted))
     groups = [make_group(policies.load(folder).model, index) for index in range(4)]
     sink = MemorySink()
     run_rl(

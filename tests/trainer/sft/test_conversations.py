@@ -23,7 +23,7 @@ from tests.trainer.policy.test_chat import QWEN_LIKE, chat_tokenizer
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import CheckpointConfig, OptimizerConfig, SFTConfig
+from trainer.config import CheckpointConfig, OptimizerConfig
 from trainer.errors import StageError
 from trainer.midtrain.corpus.clean import Guard
 from trainer.midtrain.corpus.readers import SourceUnreadable
@@ -48,6 +48,7 @@ from trainer.sft.conversations.streams import (
     streams,
 )
 from trainer.sft.stage import run_sft
+from trainer.toy.preset import toy_sft
 
 FUNCTIONS = QWEN_LIKE.replace("{{ call | tojson }}", "{{ call.function | tojson }}")
 """As the templates of real models write calls."""
@@ -416,7 +417,7 @@ def test_a_template_that_round_trips_nothing_is_refused(base: policies.Policy) -
 def sft(root: Path, dataset: Path, sink: MemorySink, **changes: Any):
     return run_sft(
         policy_dir=BASE_POLICY,
-        config=SFTConfig(
+        config=toy_sft(
             **(
                 {
                     "dataset": "mine",

@@ -14,6 +14,7 @@ from trainer import policy as policies
 from trainer.algorithms.advantage import group_advantages
 from trainer.config import CheckpointConfig, ObjectiveConfig, OptimizerConfig, RLConfig
 from trainer.errors import BatchTimeout
+from trainer.toy.preset import toy_rl
 from trainer.types import TrainGroup, TrainSample
 
 BASE_POLICY = Path(__file__).parents[3] / "policies" / "base"
@@ -37,7 +38,7 @@ def small_config(**changes: Any) -> RLConfig:
         "objective": ObjectiveConfig(loss_divisor=32.0),
         "checkpoint": CheckpointConfig(every_steps=2, keep=1),
     }
-    return RLConfig(**(settings | changes))
+    return toy_rl(**(settings | changes))
 
 
 def make_group(model: PreTrainedModel, index: int, *, version: int = 0, temperature: float = 0.8) -> TrainGroup:

@@ -14,7 +14,7 @@ from tests.trainer.router_replay.test_training import policy_with_experts
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, make_group, small_config
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import CheckpointConfig, MidtrainConfig, MTPConfig, OptimizerConfig, RLConfig
+from trainer.config import CheckpointConfig, MTPConfig, OptimizerConfig, RLConfig
 from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest
@@ -24,6 +24,7 @@ from trainer.learning.metrics import describe
 from trainer.midtrain.stage import run_midtrain
 from trainer.rl.stage import run_rl
 from trainer.stages.draft_heads import check_heads
+from trainer.toy.preset import toy_midtrain
 from trainer.weights import WeightStore
 
 HEADS = MTPConfig(
@@ -35,7 +36,7 @@ SHORT = HEADS.model_copy(update={"steps": 4})
 def mid_trained(
     root: Path, heads: MTPConfig, sink: MemorySink, *, steps: int = 2, start: Path = BASE_POLICY, rate: float = 1e-5
 ) -> Path:
-    config = MidtrainConfig(
+    config = toy_midtrain(
         steps=steps, batch_tokens=600, source_share=0.0, mtp=heads, checkpoint=CheckpointConfig(every_steps=1, keep=1),
         optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=0),
     )  # fmt: skip

@@ -12,7 +12,6 @@ from sandbox.tasks.environments import EnvironmentStore
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink, small_config
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import SamplingConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
 from trainer.inference.embedded.serving.process import EmbeddedServer
@@ -22,6 +21,7 @@ from trainer.rewards.parts import base
 from trainer.rl.rl_sync import DEPLOYMENT, build_run, procedural_prompts, train
 from trainer.rl.stage import run_rl
 from trainer.rollouts.episode import RolloutServices
+from trainer.toy.preset import toy_sampling
 from trainer.types import RewardPart
 from trainer.weights import WeightStore
 
@@ -29,7 +29,7 @@ STEPS = 2
 CONFIG = small_config(
     steps=STEPS,
     group_size=3,
-    sampling=SamplingConfig(max_turns=2, max_turn_tokens=48, temperature=1.0),
+    sampling=toy_sampling(max_turns=2, max_turn_tokens=48, temperature=1.0),
 )
 
 

@@ -6,13 +6,14 @@ from sandbox.harness.types import ToolCall, ToolResult
 from tests.trainer.stages.memory import BASE_POLICY, MemorySink, foreign_policy
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
+from trainer.config import CheckpointConfig, OptimizerConfig
 from trainer.errors import StageError
 from trainer.learning.metrics import describe
 from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import check_template
 from trainer.sft.stage import run_sft
 from trainer.toy.data import EpisodeTurn, ExpertEpisode
+from trainer.toy.preset import toy_midtrain, toy_sft
 
 COMMON = {
     "steps": 4,
@@ -26,7 +27,7 @@ def midtrain(root, sink, **changes):
     return run_midtrain(
         policy_dir=BASE_POLICY,
         # No library source: tokenising it is most of the time of so short a run.
-        config=MidtrainConfig(**({"source_share": 0.0} | COMMON | changes)),
+        config=toy_midtrain(**({"source_share": 0.0} | COMMON | changes)),
         seed=0,
         sink=sink,
         checkpoints=CheckpointStore(root, keep=1),
@@ -68,7 +69,7 @@ def episodes(count: int) -> list[ExpertEpisode]:
 def sft(root, sink, data, policy_dir=BASE_POLICY):
     return run_sft(
         policy_dir=policy_dir,
-        config=SFTConfig(**COMMON),
+        config=toy_sft(**COMMON),
         seed=0,
         episodes=data,
         sink=sink,

@@ -46,7 +46,8 @@ from tests.web.cli.support import Cli, data
 from tests.web.making import SMALL, claim, train_here, trajectory
 from trainer import policy as policies
 from trainer.checkpoint.store import CheckpointState, CheckpointStore
-from trainer.config import MidtrainConfig, RunConfig
+from trainer.config import RunConfig
+from trainer.toy.preset import toy_midtrain
 from trainer.types import Turn
 
 pytestmark = pytest.mark.django_db
@@ -200,7 +201,7 @@ def test_a_template_in_another_call_syntax(
         assert words in answer.json()["error"]["message"]
     assert cli("evaluations", "create", "stranger", "train")[0] == 1
     assert words in capsys.readouterr().err
-    warnings = services.check_config(RunConfig(name="m", policy="stranger", stage=MidtrainConfig()))
+    warnings = services.check_config(RunConfig(name="m", policy="stranger", stage=toy_midtrain()))
     assert [warning for warning in warnings if words in warning]
     child = create_child(name="child", parent=policy, parent_version=0)
     with pytest.raises(UserError, match=words):

@@ -30,11 +30,12 @@ from composer_web.tasks.services import build_procedural
 from tests.web.cli.support import Cli, data
 from tests.web.helpers import eventually
 from tests.web.product import Product
-from trainer.config import CheckpointConfig, OptimizerConfig, RLConfig, RunConfig
+from trainer.config import CheckpointConfig, OptimizerConfig, RunConfig
 from trainer.errors import StageError
+from trainer.toy.preset import toy_rl
 
 STEPS = 6
-STAGE = RLConfig(
+STAGE = toy_rl(
     steps=STEPS,
     groups_per_step=2,
     group_size=2,

@@ -37,9 +37,10 @@ from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.procedural import generate
 from tests.web.making import SMALL, claim, finish, trajectory
 from trainer import policy as policies
-from trainer.config import RunConfig, SFTConfig
+from trainer.config import RunConfig
 from trainer.sft.conversations.store import conversations
 from trainer.sft.conversations.streams import streams
+from trainer.toy.preset import toy_midtrain, toy_sft
 from trainer.types import Segment, Trajectory, Turn
 
 pytestmark = pytest.mark.django_db
@@ -196,7 +197,7 @@ def test_data_are_kept_clear_of_what_is_measured(make_suite: Callable[..., Suite
 
 
 def sft(dataset: str) -> RunConfig:
-    return RunConfig(name="learn", stage=SFTConfig(dataset=dataset, steps=2))
+    return RunConfig(name="learn", stage=toy_sft(dataset=dataset, steps=2))
 
 
 def test_a_run_names_its_dataset(base: Policy, make_suite: Callable[..., Suite]) -> None:
@@ -316,7 +317,6 @@ def test_a_corpus_is_kept_clear_of_the_suites_here_and_runs_are_told_of_others(
     from composer_web.datasets import checks
     from composer_web.datasets.management.commands import corpus
     from composer_web.env import env
-    from trainer.config import MidtrainConfig
 
     here = env().model_copy(update={"data": tmp_path})
     for module in (checks, corpus, selectors):
@@ -332,14 +332,12 @@ def test_a_corpus_is_kept_clear_of_the_suites_here_and_runs_are_told_of_others(
     facts = json.loads(out.getvalue())
     assert (facts["documents"], facts["dropped"]) == (1, {"contaminated": 1})
     assert [guard["suite"] for guard in facts["guards"]] == ["held-out"]
-    clear = RunConfig(name="mid", stage=MidtrainConfig(corpus="all"))
+    clear = RunConfig(name="mid", stage=toy_midtrain(corpus="all"))
     assert not [warning for warning in runs.check_config(clear) if "clear" in warning]
     make_suite("later", 1)
     call_command("corpus", "open", source=[source], against=["later"], stdout=out)
-    (warning,) = (
-        w for w in runs.check_config(RunConfig(name="m", stage=MidtrainConfig(corpus="open"))) if "clear" in w
-    )
+    (warning,) = (w for w in runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="open"))) if "clear" in w)
     assert "corpus 'open' was not kept clear of held-out" in warning
     with pytest.raises(UserError, match=r"no prepared corpus 'none'; there are: all, open") as refused:
-        runs.check_config(RunConfig(name="m", stage=MidtrainConfig(corpus="none")))
+        runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="none")))
     assert refused.value.field == "stage.corpus"

@@ -25,10 +25,11 @@ from composer_web.runs.training.trainer_bridge import DatabaseSink, RunControl
 from sandbox.harness.types import ToolCall
 from tests.web.making import SMALL
 from trainer.checkpoint.store import CheckpointStore
-from trainer.config import RLConfig, RunConfig, SamplingConfig, SessionsConfig
+from trainer.config import RLConfig, RunConfig, SessionsConfig
 from trainer.errors import BatchTimeout, StageError
 from trainer.rl.backend import SingleProcess
 from trainer.rl.stage import RLStage
+from trainer.toy.preset import toy_sampling
 from trainer.weights import WeightStore
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
@@ -42,7 +43,7 @@ def a_run(people: dict[str, User], **sessions: Any) -> RunControl:
     stage = SMALL.model_copy(
         update={
             "sessions": SessionsConfig(channel="production", settle_minutes=0.0, **sessions),
-            "sampling": SamplingConfig(temperature=1.0),
+            "sampling": toy_sampling(temperature=1.0),
         }
     )
     run = services.create_run(config=RunConfig(name="real time", seed=1, policy="base", stage=stage))

@@ -31,12 +31,12 @@ from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 from tests.web.making import claim, trajectory
-from trainer.config import HarnessConfig
+from trainer.toy.preset import toy_harness
 from trainer.types import Turn
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
-PROFILE = get_profile(HarnessConfig().profile)
+PROFILE = get_profile(toy_harness().profile)
 PLAYED: dict[str, tuple[ToolResult, ...]] = {}
 
 

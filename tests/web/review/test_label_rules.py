@@ -29,7 +29,8 @@ from composer_web.ui.templatetags.ui import num
 from tests.web.conftest import PASSWORD
 from tests.web.helpers import as_read
 from tests.web.making import SMALL, claim, finish
-from trainer.config import LabelRule, LabelsConfig, RLConfig, RunConfig
+from trainer.config import LabelRule, LabelsConfig, RunConfig
+from trainer.toy.preset import toy_rl
 from trainer.types import TrainGroup
 
 pytestmark = pytest.mark.django_db
@@ -224,4 +225,4 @@ def test_the_words_of_a_rule() -> None:
     assert (LabelsConfig().excluded, LabelsConfig().paid) == ((), None)
     for wrong in ({"exclude": "a:b"}, {"exclude": "a=b"}, {"reward": "a"}, {"reward": "a:b", "reward_weight": 0}):
         with pytest.raises(ValidationError):
-            RLConfig(labels=LabelsConfig(**wrong))
+            toy_rl(labels=LabelsConfig(**wrong))

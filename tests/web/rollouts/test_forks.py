@@ -32,8 +32,8 @@ from tests.web.conftest import PASSWORD
 from tests.web.helpers import as_read, eventually
 from tests.web.making import claim, trajectory
 from tests.web.product import Product
-from trainer.config import HarnessConfig
 from trainer.inference.embedded.serving.process import ServerProcess
+from trainer.toy.preset import toy_harness
 from trainer.types import Trajectory, Turn
 
 BASE = REPOSITORY / "policies" / "base"
@@ -257,7 +257,7 @@ def _evaluated(every: int) -> Evaluation:
     build_procedural(n_train=1, n_held_out=1)
     suite = Suite.objects.get(name="held-out")
     return create_evaluation(
-        policy=policy, version=0, suite=suite, tasks=1, samples=2, harness=HarnessConfig(snapshot_every=every)
+        policy=policy, version=0, suite=suite, tasks=1, samples=2, harness=toy_harness(snapshot_every=every)
     )
 
 

@@ -16,8 +16,8 @@ from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.worker import execution, loop, tracing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_procedural
-from trainer.config import HarnessConfig
 from trainer.inference.embedded.serving.process import ServerProcess
+from trainer.toy.preset import toy_harness
 from trainer.types import Trajectory
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
@@ -50,9 +50,7 @@ def test_a_real_rollout_from_dispatch_to_recorded(
         policy = import_base(path=REPOSITORY / "policies" / "base", name="base", toy=True)
         build_procedural(n_train=1, n_held_out=1)
         suite = Suite.objects.get(name="held-out")
-        evaluation = create_evaluation(
-            policy=policy, version=0, suite=suite, tasks=1, samples=2, harness=HarnessConfig()
-        )
+        evaluation = create_evaluation(policy=policy, version=0, suite=suite, tasks=1, samples=2, harness=toy_harness())
         version = suite.memberships.first()
         assert version is not None
         services.dispatch_evaluation(evaluation=evaluation, version_ids=[version.task_version_id])

@@ -12,28 +12,28 @@ from trainer.config import (
     ParallelConfig,
     RLConfig,
     RunConfig,
-    SamplingConfig,
     SFTConfig,
 )
 from trainer.learning.supervised import Example, cut, weighted_loss
+from trainer.toy.preset import toy_midtrain, toy_rl, toy_sampling, toy_sft
 
 
 @pytest.mark.parametrize(
     ("stage", "tokens"),
     [
-        (MidtrainConfig(batch_tokens=4096), 4096),
-        (MidtrainConfig(batch_tokens=4096, micro_batch_tokens=1024), 1024),
-        (MidtrainConfig(batch_tokens=4096, micro_batch_tokens=256, seq_len=512), 512),
-        (MidtrainConfig(batch_tokens=512, micro_batch_tokens=1024), 512),
-        (SFTConfig(batch_tokens=9000, micro_batch_tokens=1024, dataset="own", max_tokens=2048), 2048),
-        (SFTConfig(batch_tokens=9000, micro_batch_tokens=1024), 1024),
-        (SFTConfig(batch_tokens=4096, parallel=ParallelConfig(world_size=2, dp_shard=2)), 2048),
+        (toy_midtrain(batch_tokens=4096), 4096),
+        (toy_midtrain(batch_tokens=4096, micro_batch_tokens=1024), 1024),
+        (toy_midtrain(batch_tokens=4096, micro_batch_tokens=256, seq_len=512), 512),
+        (toy_midtrain(batch_tokens=512, micro_batch_tokens=1024), 512),
+        (toy_sft(batch_tokens=9000, micro_batch_tokens=1024, dataset="own", max_tokens=2048), 2048),
+        (toy_sft(batch_tokens=9000, micro_batch_tokens=1024), 1024),
+        (toy_sft(batch_tokens=4096, parallel=ParallelConfig(world_size=2, dp_shard=2)), 2048),
         (
-            SFTConfig(batch_tokens=4096, parallel=ParallelConfig(world_size=4, dp_shard=4, max_nodes=4, min_nodes=1)),
+            toy_sft(batch_tokens=4096, parallel=ParallelConfig(world_size=4, dp_shard=4, max_nodes=4, min_nodes=1)),
             4096,
         ),
-        (RLConfig(micro_batch_tokens=512, sampling=SamplingConfig(max_context_tokens=768)), 768),
-        (RLConfig(micro_batch_tokens=4096, sampling=SamplingConfig(max_context_tokens=768)), 4096),
+        (toy_rl(micro_batch_tokens=512, sampling=toy_sampling(max_context_tokens=768)), 768),
+        (toy_rl(micro_batch_tokens=4096, sampling=toy_sampling(max_context_tokens=768)), 4096),
     ],
 )
 def test_a_pass_has_at_most_these_tokens(stage: MidtrainConfig | SFTConfig | RLConfig, tokens: int) -> None:
@@ -42,7 +42,7 @@ def test_a_pass_has_at_most_these_tokens(stage: MidtrainConfig | SFTConfig | RLC
 
 def test_a_rank_holds_what_it_holds_with_the_fewest_machines() -> None:
     def state(**sizes: int) -> memory.Part:
-        stage = SFTConfig(parallel=ParallelConfig(world_size=8, max_nodes=4, **sizes))
+        stage = toy_sft(parallel=ParallelConfig(world_size=8, max_nodes=4, **sizes))
         return memory._state(RunConfig(name="x", stage=stage), 1000)
 
     assert state(shards=8).bytes == 4 * 1000 * memory.FLOAT32 / 8
@@ -58,7 +58,7 @@ def test_what_a_pass_keeps_is_measured_and_no_more_than_estimated(most: int) -> 
     model = tiny_model()
     shape = model.config
     rows = [Example(ids=[1 + i % 30 for i in range(64)], weights=[1.0] * 64) for _ in range(4)]
-    stage = SFTConfig(batch_tokens=256, micro_batch_tokens=most)
+    stage = toy_sft(batch_tokens=256, micro_batch_tokens=most)
     stage = stage.model_copy(update={"parallel": ParallelConfig(precision="float32")})
     of = memory.Shape(
         shape.hidden_size, shape.num_hidden_layers, shape.num_attention_heads * shape.head_dim,
