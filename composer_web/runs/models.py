@@ -254,7 +254,9 @@ class RunEvent(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events")
     at = models.DateTimeField(auto_now_add=True)
-    kind = models.CharField(max_length=20, help_text="checkpoint, sync, eval, alert, recovery, infra, note, reward")
+    kind = models.CharField(
+        max_length=20, help_text="checkpoint, sync, eval, alert, recovery, infra, note, reward, insight"
+    )
     level = models.CharField(
         max_length=7, choices=[("info", "Info"), ("warning", "Warning"), ("error", "Error")], default="info"
     )

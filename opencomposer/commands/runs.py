@@ -131,6 +131,16 @@ def show_progress(session: Session, pk: int, metrics: list[str] | None, timeout:
         session.output.streamed(words, data)
 
 
+insights = Noun("insights", "Why a run learns little, with remedies.", panel=PANEL)
+
+
+@insights.command("list", example="3")
+def list_insights(session: Session, pk: RunId) -> None:
+    """List what holds in the last steps of a run."""
+    found = session.api.get("/runs/{run_id}/insights", run_id=pk)
+    session.output.rows(found, ("key", "level", "message", "remedy"))
+
+
 rewards = Noun("rewards", "The reward of a live run.", panel=PANEL)
 rewards.gets("/runs/{run_id}/reward", "Show the reward in force.", example="3 --json")
 
@@ -312,4 +322,4 @@ def delete_panels(session: Session, run_id: RunId, scope: PanelScope = "run") ->
     session.output.said(f"panels of {scope} deleted", {"deleted": scope})
 
 
-NOUNS = (runs, sweeps, templates, presets, rewards, views, panels)
+NOUNS = (runs, sweeps, templates, presets, insights, rewards, views, panels)

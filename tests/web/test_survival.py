@@ -33,7 +33,7 @@ STAGE = toy_rl(
     eval_samples=2,
     eval_every=4,
     checkpoint=CheckpointConfig(every_steps=3),
-    optimizer=OptimizerConfig(warmup_steps=1),
+    optimizer=OptimizerConfig(warmup_steps=1, learning_rate=3e-4),
 )
 
 

@@ -18,7 +18,7 @@ def _read(given: object) -> object:
     return 0 if given == AUTO else given
 
 
-def _write(value: float) -> float | str:
+def _write(value: float) -> Any:
     return value or AUTO
 
 

@@ -71,6 +71,12 @@ class Sampler:
         seconds = time.monotonic() - began
         self.record.spend("generate", seconds)
         token_ids = [token for part in parts for token in part.token_ids]
+        if parts[-1].finish_reason == "length" and len(token_ids) < max_tokens and not self.limits.written_away:
+            raise EpisodeLost(
+                Cause.ENGINE_CONTEXT,
+                f"the engine ended a turn after {len(token_ids)} of {max_tokens} tokens, with {len(self.record.tokens)} in the "
+                "context: its context is shorter than the run's; raise it, or lower sampling.max_context_tokens",
+            )
         return parts[-1].model_copy(update={"token_ids": token_ids}), seconds
 
     async def _ask(self, max_tokens: int, seed: int) -> GenerateResponse:

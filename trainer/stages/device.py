@@ -10,7 +10,7 @@ from trainer.config import MidtrainConfig, ParallelConfig, RLConfig, SFTConfig
 from trainer.defaults.hardware import cpu_has_bfloat16
 from trainer.errors import StageError
 
-AnyStage = TypeVar("AnyStage", MidtrainConfig, SFTConfig, RLConfig)
+AnyStage = TypeVar("AnyStage", bound=MidtrainConfig | SFTConfig | RLConfig)
 
 
 def placed(config: AnyStage) -> AnyStage:

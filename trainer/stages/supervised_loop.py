@@ -75,7 +75,7 @@ class Alone:
 
     def __init__(self, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore) -> None:
         """Moves the policy to where the run computes. Raises StageError when there is no such device."""
-        config = placed(config) if isinstance(config, SFTConfig) else placed(config)
+        config = placed(config)
         self._policy, self._config, self._checkpoints = policy, config, checkpoints
         policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
         if config.parallel.activation_checkpointing:

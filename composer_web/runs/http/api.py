@@ -13,7 +13,7 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.core.errors import UserError
-from composer_web.runs import labels, metrics, rewards, selectors, services
+from composer_web.runs import insights, labels, metrics, rewards, selectors, services
 from composer_web.runs.charts import axes
 from composer_web.runs.charts.axes import Axis
 from composer_web.runs.http import saved_views
@@ -21,6 +21,7 @@ from composer_web.runs.http.filters import RunFilter
 from composer_web.runs.http.schemas import (
     BucketOut,
     EventOut,
+    InsightOut,
     Labels,
     MetricsOut,
     PresetOut,
@@ -198,6 +199,16 @@ def get_metrics(
 @router.get("/{run_id}/events", response={200: list[EventOut], 404: ErrorOut}, summary="The run's log, newest first")
 def get_events(request: HttpRequest, run_id: int, after: int = 0, limit: int = Query(100, ge=1, le=MAX_PAGE)) -> Any:
     return list(selectors.events(selectors.get_run(run_id), after=after)[:limit])
+
+
+@router.get(
+    "/{run_id}/insights",
+    response={200: list[InsightOut], 404: ErrorOut},
+    summary="Why a run learns little, with remedies",
+)
+def get_insights(request: HttpRequest, run_id: int) -> Any:
+    """From the metrics of its last steps; empty while it learns."""
+    return insights.of_run(selectors.get_run(run_id))
 
 
 @router.get(

@@ -57,6 +57,13 @@ class RunOut(Schema):
         return run.created_by.username if run.created_by else None
 
 
+class InsightOut(Schema):
+    key: str = Field(description="zero-signal, no-calls, truncated, saturated, entropy-collapse or untrained")
+    level: str
+    message: str
+    remedy: str
+
+
 class TransitionOut(Schema):
     from_state: str
     to_state: str

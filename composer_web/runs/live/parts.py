@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from composer_web.evals import selectors as evals
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
-from composer_web.runs import actions, lineage, selectors
+from composer_web.runs import actions, insights, lineage, selectors
 from composer_web.runs.charts import timing
 from composer_web.runs.live import status
 from composer_web.runs.models import Run
@@ -43,7 +43,13 @@ def _status(run: Run) -> dict[str, Any]:
     step = selectors.step_seconds(run) if run.state in ("running", "pausing") else None
     eta = step * max(0, run.steps_total - run.step) if step is not None else selectors.eta_seconds(run)
     waits = waiting.waits_for(run)
-    return {"figures": status.figures(run), "eta": eta, "step_seconds": step, "waits_for": waits}
+    return {
+        "figures": status.figures(run),
+        "eta": eta,
+        "step_seconds": step,
+        "waits_for": waits,
+        "insights": insights.of_run(run),
+    }
 
 
 def _events(run: Run) -> dict[str, Any]:

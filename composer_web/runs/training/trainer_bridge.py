@@ -25,8 +25,8 @@ from composer_web.rollouts.dispatch import batches, findings, scheduling
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.trajectory import lens
+from composer_web.runs import insights, services
 from composer_web.runs import metrics as run_metrics
-from composer_web.runs import services
 from composer_web.runs.engine_lag import allowed_lag
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.paths import deployment_name, weights_folder
@@ -154,6 +154,7 @@ class DatabaseSink:
         )
         if first and self.run.kind == "rl":
             survives_restart(findings.watch)(run=self.run)
+            survives_restart(insights.watch)(run=self.run)
 
     def streams(self, trained: Sequence[TrainedGroup]) -> None:
         """Store per-token training data beside the trajectories of the step's groups, for the token lens."""

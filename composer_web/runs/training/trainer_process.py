@@ -15,7 +15,7 @@ from composer_web.core.database import DatabaseGone, survives_restart
 from composer_web.core.errors import UserError
 from composer_web.env import env
 from composer_web.policies.selectors import resolve
-from composer_web.runs import services
+from composer_web.runs import insights, services
 from composer_web.runs.messages import lease_name
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.training.stages import run_stage
@@ -97,7 +97,10 @@ def _ended(run: Run, control: RunControl, *, stopped: bool) -> None:
     if control.held.lost.is_set():
         log.warning("run %d went to another worker", run.pk)
     elif not stopped and state in (RunState.RUNNING, RunState.PAUSING):
-        survives_restart(services.mark_finished)(run=run)
+        if cause := survives_restart(insights.nothing_trained)(run):
+            survives_restart(services.mark_failed)(run=run, cause=cause)
+        else:
+            survives_restart(services.mark_finished)(run=run)
     elif stopped and state == RunState.PAUSING:
         survives_restart(services.mark_paused)(run=run)
     # Cancelled: nothing to write. Running: this process stops, and the worker puts the run back into its queue.

@@ -62,7 +62,7 @@ def test_so_does_a_supervised_step(waited: list[torch.device]) -> None:
     rows = [Example(ids=[1, 2, 3, 4], weights=[0.0, 1.0, 1.0, 1.0])]
     with other_device() as device:
         model = worlds.policy("qwen3").to(device)
-        learner = SupervisedLearner(model, optimizer=OptimizerConfig(), total_steps=2)
+        learner = SupervisedLearner(model, optimizer=OptimizerConfig(learning_rate=3e-4), total_steps=2)
         values = learner.train(rows, step=1)
         work = learner.flops.shape.flops(flops.Tokens.of_rows([4], 3))
     assert waited == [device, device]

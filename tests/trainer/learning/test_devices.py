@@ -139,7 +139,11 @@ def compared(
 def test_a_checkpoint_goes_from_one_device_to_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mid-training: two steps on the CPU, the third elsewhere."""
     config = toy_midtrain(
-        steps=2, batch_tokens=300, source_share=0.0, micro_batch_tokens=150, optimizer=OptimizerConfig(name="muon")
+        steps=2,
+        batch_tokens=300,
+        source_share=0.0,
+        micro_batch_tokens=150,
+        optimizer=OptimizerConfig(name="muon", learning_rate=3e-4),
     )
 
     def run(root: Path, steps: int) -> dict[int, dict[str, float]]:
@@ -164,11 +168,17 @@ def test_a_checkpoint_goes_from_one_device_to_the_other(tmp_path: Path, monkeypa
 
 def test_packed_documents_are_told_apart_there() -> None:
     rows = [Example(list(range(1, 21)), [0.0] + [1.0] * 19, (0, 7, 12)), Example([3, 4, 5], [0.0, 1.0, 0.5])]
-    losses = [SupervisedLearner(worlds.policy("qwen3"), optimizer=OptimizerConfig(), total_steps=1).loss(rows)]
+    losses = [
+        SupervisedLearner(worlds.policy("qwen3"), optimizer=OptimizerConfig(learning_rate=3e-4), total_steps=1).loss(
+            rows
+        )
+    ]
     with other_device() as device:
         model = worlds.policy("qwen3").to(device)
         for at_once in (0, 200):
-            learner = SupervisedLearner(model, optimizer=OptimizerConfig(), total_steps=1, lm_head_chunk_size=at_once)
+            learner = SupervisedLearner(
+                model, optimizer=OptimizerConfig(learning_rate=3e-4), total_steps=1, lm_head_chunk_size=at_once
+            )
             losses.append(learner.loss(rows))
             assert learner.train(rows, step=1)["loss/train"] == pytest.approx(losses[0], rel=0.02)
             model = worlds.policy("qwen3").to(device)

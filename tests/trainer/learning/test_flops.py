@@ -88,7 +88,7 @@ def test_a_step_in_bfloat16_is_measured_against_that_peak() -> None:
     model = tiny_model()
     for values in (
         learner(model, precision="bfloat16").train([group(model, [1.0, 0.0])], step=1),
-        SupervisedLearner(tiny_model(), optimizer=OptimizerConfig(), total_steps=1).train(
+        SupervisedLearner(tiny_model(), optimizer=OptimizerConfig(learning_rate=3e-4), total_steps=1).train(
             [Example([1, 2, 3], [0.0, 1.0, 1.0])], step=1
         ),
     ):

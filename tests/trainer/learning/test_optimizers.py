@@ -49,7 +49,7 @@ def test_saved_state_continues_bit_for_bit(name):
 
 def test_muon_takes_block_matrices_and_leaves_the_rest():
     model = tiny_model()
-    optimizer = NamedOptimizer(model, OptimizerConfig(name="muon"))
+    optimizer = NamedOptimizer(model, OptimizerConfig(name="muon", learning_rate=3e-4))
     train(model, optimizer, 1, 0)
     by_key = {}
     for name in optimizer.state_tensors():
@@ -70,7 +70,7 @@ def test_muon_takes_block_matrices_and_leaves_the_rest():
 )
 def test_state_of_another_model_is_refused(tensors, message):
     with pytest.raises(ValueError, match=message):
-        NamedOptimizer(tiny_model(), OptimizerConfig()).load_state_tensors(tensors)
+        NamedOptimizer(tiny_model(), OptimizerConfig(learning_rate=3e-4)).load_state_tensors(tensors)
 
 
 def test_muon_takes_each_expert_of_a_stack_as_torch_takes_it_alone():
@@ -108,7 +108,7 @@ def test_state_of_the_optimizer_that_had_a_parameter_before_starts_anew():
     model = moe.make("qwen3-moe")
     name = "model.layers.0.mlp.experts.down_proj"
     shape = dict(model.named_parameters())[name].shape
-    optimizer = NamedOptimizer(model, OptimizerConfig(name="muon"))
+    optimizer = NamedOptimizer(model, OptimizerConfig(name="muon", learning_rate=3e-4))
     former = {"exp_avg": torch.ones(shape), "exp_avg_sq": torch.ones(shape), "step": torch.tensor(3.0)}
     optimizer.load_state_tensors({f"{name}|{key}": value for key, value in former.items()})
     assert not optimizer.state_tensors()

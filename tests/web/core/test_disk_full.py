@@ -42,7 +42,7 @@ STAGE = toy_rl(
     max_in_flight_groups=4,
     eval_suite=None,
     checkpoint=CheckpointConfig(every_steps=2, keep=1),
-    optimizer=OptimizerConfig(warmup_steps=1),
+    optimizer=OptimizerConfig(warmup_steps=1, learning_rate=3e-4),
 )
 
 

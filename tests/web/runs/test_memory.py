@@ -14,6 +14,7 @@ from trainer.config import (
     RunConfig,
     SFTConfig,
 )
+from trainer.defaults import Shape
 from trainer.learning.supervised import Example, cut, weighted_loss
 from trainer.toy.preset import toy_midtrain, toy_rl, toy_sampling, toy_sft
 
@@ -60,7 +61,7 @@ def test_what_a_pass_keeps_is_measured_and_no_more_than_estimated(most: int) -> 
     rows = [Example(ids=[1 + i % 30 for i in range(64)], weights=[1.0] * 64) for _ in range(4)]
     stage = toy_sft(batch_tokens=256, micro_batch_tokens=most)
     stage = stage.model_copy(update={"parallel": ParallelConfig(precision="float32")})
-    of = memory.Shape(
+    of = Shape(
         shape.hidden_size, shape.num_hidden_layers, shape.num_attention_heads * shape.head_dim,
         shape.num_key_value_heads * shape.head_dim, shape.intermediate_size, shape.vocab_size,
     )  # fmt: skip

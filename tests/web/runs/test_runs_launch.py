@@ -17,7 +17,7 @@ from composer_web.core.errors import UserError
 from composer_web.core.models import WorkerHeartbeat
 from composer_web.policies.models import Policy
 from composer_web.policies.services import real_path
-from composer_web.runs import metrics, services
+from composer_web.runs import defaults, metrics, services
 from composer_web.runs.launch import memory, sweeps, templates
 from composer_web.runs.launch.config_io import load, render
 from composer_web.runs.launch.forms import SCHEMA
@@ -203,9 +203,9 @@ def test_memory_that_no_trainer_has_is_said_in_red(draft: Run, pages: Client) ->
     WorkerHeartbeat.objects.update(detail={"machine_bytes": 64})
     found = memory.memory(CONFIG)
     assert found is not None and found.fits
-    assert memory.available(2) == 32, "ranks share a machine"
+    assert defaults.trainer_bytes(2) == 32, "ranks share a machine"
     WorkerHeartbeat.objects.update(detail={"gpu_bytes": 80})
-    assert memory.available(2) == 80, "and have a GPU each"
+    assert defaults.trainer_bytes(2) == 80, "and have a GPU each"
     assert device_room().popitem()[1] > 1 << 28
 
 
