@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -29,6 +30,8 @@ from trainer.errors import StageError
 STATE_FILE = "state.json"
 OPTIMIZER_FILE = "optimizer.safetensors"
 POLICY_DIR = "policy"
+RESUMABLE = 2
+"""Newest checkpoints that keep the optimizer: the one before stands in when the newest is damaged."""
 _NAME = re.compile(r"step-(\d{6,})")
 
 
@@ -79,17 +82,18 @@ class CheckpointStore:
         state: CheckpointState,
         *,
         weights: Mapping[str, Tensor] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Path:
         """Write checkpoint `state.step` (replacing one of that step) and drop the oldest beyond `keep` + the newest.
 
-        `weights` stand in for the model's own (merged adapters).
+        `weights` stand in for the model's own (merged adapters); `dtype` is their format on disk.
         """
         self.root.mkdir(parents=True, exist_ok=True)
         scratch = self.scratch(state.step)
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             scratch.mkdir()
-            policies.save(policy, scratch / POLICY_DIR, weights=weights)
+            policies.save(policy, scratch / POLICY_DIR, weights=weights, dtype=dtype)
             save_file(dict(optimizer), scratch / OPTIMIZER_FILE)
             return self.complete(scratch, state)
         except (OSError, SafetensorError) as error:
@@ -151,8 +155,28 @@ class CheckpointStore:
         return Checkpoint(path, state, optimizer)
 
     def _prune(self) -> None:
-        for step in self.steps()[: -(self.keep + 1)]:
+        """Drop old checkpoints. Of the others, only the newest `RESUMABLE` keep the optimizer, which is most of their size:
+        a run resumes from the newest one."""
+        steps = self.steps()
+        for step in steps[: -(self.keep + 1)]:
             shutil.rmtree(self.root / f"step-{step:06d}")
+        for step in steps[-(self.keep + 1) : -RESUMABLE]:
+            _drop_optimizer(self.root / f"step-{step:06d}")
+
+
+def _drop_optimizer(path: Path) -> None:
+    """Remove the optimizer of a checkpoint, whose policy stays usable. First from the digests, so that a crash between
+    the two leaves a checkpoint that still loads."""
+    file, state_file = path / OPTIMIZER_FILE, path / STATE_FILE
+    if not file.exists():
+        return
+    state = CheckpointState.model_validate_json(state_file.read_text(encoding="utf-8"))
+    digests = {name: digest for name, digest in state.digests.items() if name != OPTIMIZER_FILE}
+    scratch = state_file.with_suffix(".partial")
+    scratch.write_text(state.model_copy(update={"digests": digests}).model_dump_json(indent=1), encoding="utf-8")
+    _sync(scratch)
+    scratch.rename(state_file)
+    file.unlink()
 
 
 def _optimizer(path: Path) -> dict[str, Tensor]:

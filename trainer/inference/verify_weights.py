@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from trainer.inference.contract import GenerateRequest, GenerateResponse
 from trainer.inference.errors import ServerError
-from trainer.weights.probe import BOUND, Probe
+from trainer.weights.probe import Probe
 
 PROBE_SECONDS = 60.0
 AGAIN_SECONDS = 300.0
@@ -41,10 +41,10 @@ def questions(probe: Probe, deployment: str) -> list[GenerateRequest]:
 def judge(probe: Probe, answers: list[GenerateResponse], *, deployment: str, version: int, where: str) -> float:
     """Gap in nats. Raises WeightMismatch beyond the bound."""
     gap = probe.gap([(answer.token_ids[0], answer.logprobs[0]) for answer in answers])
-    if not gap <= BOUND:  # also NaN
+    if not gap <= probe.bound:  # also NaN
         raise WeightMismatch(
             f"{where} does not compute version {version} of {deployment!r}: log-probabilities of the probe are off by "
-            f"{gap:.3g} nats on average ({BOUND:g} are allowed), so nothing that it says is used; "
+            f"{gap:.3g} nats on average ({probe.bound:g} are allowed), so nothing that it says is used; "
             "restart that engine, and look at its version, its dtype and the policy that it was started with"
         )
     return gap

@@ -25,6 +25,7 @@ from trainer.learning.importance_sampling import Correction, TokenEvidence, corr
 from trainer.learning.kernels import prefix_attention, supports_prefix_sharing
 from trainer.learning.lora import WEIGHT_KEY, Adapters
 from trainer.learning.loss import Scored, kl_adjusted_advantages, policy_loss
+from trainer.learning.master_weights import MasterWeights, is_low
 from trainer.learning.memory import give_back
 from trainer.learning.mismatch import mismatch
 from trainer.learning.optimizers import learning_rate
@@ -61,8 +62,10 @@ class Learner:
         adapters: Adapters | None = None,
         enable_router_replay: bool = True,
         backend: ParallelBackend | None = None,
+        round_weights: bool = False,
     ) -> None:
         """`backend` computes the step: in this process, or together with other ranks (`trainer/distributed`).
+        `round_weights`: compute with the weights as they are published in bfloat16 (`master_weights.py`).
 
         Raises RouterUnknown when router replay is on and the layers of `model` are unknown.
         """
@@ -84,6 +87,7 @@ class Learner:
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         model.train()
         self.optimizer = self.backend.setup(model, reference, optimizer)
+        self.master = MasterWeights(model) if round_weights and adapters is None else None
 
     def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:
         """Take one optimiser step (counted from 1) and return its metrics. Raises NonFiniteGradients, ValueError (bad
@@ -165,10 +169,15 @@ class Learner:
 
     def state_tensors(self) -> dict[str, Tensor]:
         """All other state that the next step depends on, by name."""
-        return self.optimizer.state_tensors() | (self.adapters.state_tensors() if self.adapters else {})
+        found = self.optimizer.state_tensors() | (self.adapters.state_tensors() if self.adapters else {})
+        return found | (self.master.state_tensors() if self.master else {})
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore `state_tensors()`. Raises ValueError when they belong to another model."""
+        low = {name: tensor for name, tensor in tensors.items() if is_low(name)}
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in low}
+        if self.master:
+            self.master.load_state_tensors(low)
         if self.adapters:
             self.adapters.load_state_tensors(tensors)
         self.optimizer.load_state_tensors({k: t for k, t in tensors.items() if not k.endswith(f"|{WEIGHT_KEY}")})
@@ -239,7 +248,8 @@ class Learner:
         if not math.isfinite(norm):
             self.model.zero_grad(set_to_none=True)
             raise NonFiniteGradients(step, norm)
-        self.optimizer.step(rate)
+        with self.master.exact() if self.master else nullcontext():
+            self.optimizer.step(rate)
         return norm
 
 

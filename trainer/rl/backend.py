@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
 from trainer import policy as policies
 from trainer.checkpoint.resume import resumable, unfit
 from trainer.checkpoint.store import Checkpoint, CheckpointState, CheckpointStore
@@ -92,7 +94,7 @@ class SingleProcess:
         from_checkpoint = self.found is not None and not config.lora.rank
         self.policy = policies.load(self.found.policy_dir if self.found and from_checkpoint else policy_dir)
         self.reference = build_reference(config, policy_dir, store)
-        self.learner = build_learner(self.policy, config, seed=seed, reference=self.reference)
+        self.learner = build_learner(self.policy, config, seed=seed, reference=self.reference, published=store.format)
         if self.found:
             try:
                 self.learner.load_state_tensors(self.found.optimizer)
@@ -106,7 +108,7 @@ class SingleProcess:
         return Here(self.learner.model, half=self.config.parallel.precision == "bfloat16")
 
     def publish(self, version: int, sink: StageSink, published: Published) -> None:
-        probe = measure_model(self.learner.model)
+        probe = measure_model(self.learner.model, tokenizer=self.policy.tokenizer, dtype=self.store.format)
         self.publishing.wait()  # before the copy: there are never three
         frozen = self.store.freeze(self.learner.weights())
         self.publishing.begin(partial(self._write, version, frozen, probe, published))
@@ -131,7 +133,13 @@ class SingleProcess:
     def save(self, policy: Policy, state: CheckpointState, sink: StageSink, *, final: bool) -> Path:
         """Saves once the step's version is in the store."""
         self.publishing.wait()
-        path = self.checkpoints.save(policy, self.learner.state_tensors(), state, weights=self.learner.weights())
+        path = self.checkpoints.save(
+            policy,
+            self.learner.state_tensors(),
+            state,
+            weights=self.learner.weights(),
+            dtype=torch.bfloat16 if self.learner.master else None,  # they are rounded already
+        )
         if self.reference is not None:
             self.reference.saved()
         sink.checkpoint_saved(state.step, path, final=final)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from transformers import PreTrainedModel
 
@@ -37,9 +38,18 @@ def build_adapters(model: PreTrainedModel, config: RLConfig, *, seed: int) -> Ad
         raise StageError(f"stage.{error}") from error
 
 
-def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, reference: Reference | None) -> Learner:
-    """Moves the policy to where the run computes. Raises StageError: no such device, or adapters that cannot be."""
-    config = placed(config)
+def build_learner(
+    policy: policies.Policy,
+    config: RLConfig,
+    *,
+    seed: int,
+    reference: Reference | None,
+    published: Literal["float32", "bfloat16"] = "float32",
+) -> Learner:
+    """Moves the policy to where the run computes. `published` is the format of the versions that it publishes.
+
+    Raises StageError: no such device, or adapters that cannot be.
+    """
     policy.model.to(device_of(config.parallel))  # type: ignore[arg-type] # transformers' own
     adapters = build_adapters(policy.model, config, seed=seed)
     if config.parallel.activation_checkpointing:
@@ -62,4 +72,5 @@ def build_learner(policy: policies.Policy, config: RLConfig, *, seed: int, refer
             lm_head_chunk_size=config.parallel.lm_head_chunk_size,
             compiled=config.parallel.compile,
         ),
+        round_weights=published == "bfloat16",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -50,6 +51,11 @@ class WeightStore:
     def root(self) -> str:
         """The folder, or the address of the bucket."""
         return self.versions.where
+
+    @property
+    def format(self) -> Literal["float32", "bfloat16"]:
+        """Number format of the published floating-point weights."""
+        return "float32" if self._publisher.dtype == "float32" else "bfloat16"
 
     def publish(
         self, version: int, state: Mapping[str, torch.Tensor], *, anchor: bool = False, probe: Probe | None = None

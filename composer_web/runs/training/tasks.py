@@ -13,6 +13,7 @@ from celery.exceptions import Reject
 
 from composer_web.core.work import task
 from composer_web.runs.training import train_worker
+from composer_web.runs.training.wakes import LOOK
 
 log = logging.getLogger(__name__)
 
@@ -35,4 +36,4 @@ def step(*, run_id: int, step: int, **_: Any) -> None:
 @task("train.look", queue="train", seconds=60, acks_late=False)
 def look(*, run_id: int, **_: Any) -> None:
     """Wake the run's trainer: the run's state has changed."""
-    train_worker.here().wake(run_id, "look")
+    train_worker.here().wake(run_id, LOOK)

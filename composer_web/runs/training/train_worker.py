@@ -27,10 +27,11 @@ from composer_web.core import leases
 from composer_web.core.database import DatabaseGone, survives_restart
 from composer_web.env import REPOSITORY
 from composer_web.runs.messages import lease_name
+from composer_web.runs.models import Run, RunState
 from composer_web.runs.paths import place_lock, ranks_lock
 from composer_web.runs.train_queues import pool_title, worker_queue
 from composer_web.runs.training import claims
-from composer_web.runs.training.wakes import STOP
+from composer_web.runs.training.wakes import LOOK, STOP
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ PLACE_SECONDS = 30.0
 """Seconds to wait for an earlier process of the same name to release its lock."""
 GOODBYE_SECONDS = 20.0
 """Seconds that a trainer has to finish its step and checkpoint when its worker is stopped."""
+CANCEL_SECONDS = 4.0
+"""Seconds that the trainer of a cancelled run has to end by itself. Nothing of it is kept, so its memory is freed."""
 
 
 class Busy(Exception):
@@ -59,6 +62,8 @@ class Training:
     held: leases.Held
     process: subprocess.Popen[bytes] | None = None
     writing: threading.Lock = field(default_factory=threading.Lock)
+    cancelled_at: float | None = None
+    """When this worker heard that the run is cancelled (`time.monotonic`)."""
 
     def tell(self, line: str) -> None:
         """Send one line to the trainer. Does nothing if it has ended."""
@@ -150,6 +155,8 @@ class TrainWorker:
         if training is None or training.run_id != run_id:
             log.info("run %d is not trained here: %s", run_id, line)
             return
+        if line == LOOK and training.cancelled_at is None and survives_restart(_is_cancelled)(run_id):
+            training.cancelled_at = time.monotonic()
         training.tell(line)
 
     # -- the trainer process ------------------------------------------------------------------------------------------
@@ -190,8 +197,11 @@ class TrainWorker:
                 if training.held.lost.is_set():
                     log.warning("run %d went to another worker; its trainer here is killed", training.run_id)
                     training.process.kill()
+                elif training.cancelled_at and time.monotonic() > training.cancelled_at + CANCEL_SECONDS:
+                    log.info("run %d is cancelled; its trainer is killed in the middle of a step", training.run_id)
+                    training.process.kill()
         log.info("the trainer of run %d ended with status %d", training.run_id, code)
-        self._ended(training, crashed=code != 0)
+        self._ended(training, crashed=code != 0 and training.cancelled_at is None)
 
     def _ended(self, training: Training, *, crashed: bool) -> None:
         leases.keeper.drop(training.held)
@@ -239,6 +249,10 @@ def _locked(path: Path, end: float) -> IO[str] | None:
                 file.close()
                 return None
             time.sleep(WATCH_SECONDS)
+
+
+def _is_cancelled(run_id: int) -> bool:
+    return Run.objects.filter(pk=run_id, state=RunState.CANCELLED).exists()
 
 
 _here: TrainWorker | None = None

@@ -16,6 +16,7 @@ from typing import IO
 log = logging.getLogger(__name__)
 
 STOP = "stop"
+LOOK = "look"
 ORPHANED = 75
 """Exit status of a trainer process whose worker died."""
 

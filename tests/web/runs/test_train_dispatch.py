@@ -199,6 +199,22 @@ def test_pausing_and_cancelling_reach_a_trainer_that_waits(product: ForkedProduc
     exactly_once(run, 4)
 
 
+def test_cancelling_ends_a_trainer_in_the_middle_of_a_step_and_frees_its_memory(
+    product: ForkedProduct, queued: Callable[..., Run]
+) -> None:
+    run = queued()
+    product.start("train")
+    waits_for_its_first_batch(run)
+    (trainer,) = product.trainer_pids(run.pk)
+    os.kill(trainer, signal.SIGSTOP)  # as in a step of many minutes: it looks at nothing
+    services.cancel_run(run=run)
+    eventually(lambda: not product.trainer_pids(run.pk), seconds=10, what="the end of the trainer")
+    eventually(
+        lambda: not Lease.objects.filter(resource=f"run:{run.pk}").exclude(owner="").exists(), seconds=10, what="it"
+    )
+    assert Run.objects.get(pk=run.pk).state == "cancelled"
+
+
 def test_a_worker_that_is_stopped_puts_its_run_back(product: ForkedProduct, queued: Callable[..., Run]) -> None:
     run = queued()
     product.start("train")
