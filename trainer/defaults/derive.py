@@ -70,7 +70,9 @@ def derive(config: RunConfig, facts: Facts) -> Derived:
     choices: list[Choice] = []
 
     def choose(path: str, value: Value, reason: str) -> None:
+        """The first value that is offered for a setting counts."""
         if f"stage.{path}" in wanted:
+            wanted.remove(f"stage.{path}")
             choices.append(Choice(f"stage.{path}", value, reason))
 
     if isinstance(stage, RLConfig):

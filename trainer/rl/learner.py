@@ -16,7 +16,7 @@ from trainer.learning.importance_sampling import correction_of
 from trainer.learning.lora import Adapters, LoraUnavailable, NoSuchTargets
 from trainer.learning.step import Learner
 from trainer.rl.reference import Reference
-from trainer.stages.device import device_of, placed
+from trainer.stages.device import device_of
 from trainer.weights import WeightStore
 
 

@@ -47,7 +47,7 @@ def test_a_small_real_model_gets_its_whole_context_and_every_number_has_a_reason
         (replace(KNOWN, model=replace(SMOL, context=2048)), 2048),
         (replace(KNOWN, engine_context=4096), 4096),
         (replace(KNOWN, kv_tokens=3000), 2816),
-        (replace(KNOWN, trainer_bytes=8 << 30), 2816),
+        (replace(KNOWN, trainer_bytes=8 << 30), 3072),
         (Facts(replace(SMOL, context=262_144)), 32_768),
     ],
     ids=["model", "engine", "kv", "trainer", "default"],
