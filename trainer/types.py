@@ -35,6 +35,8 @@ class Segment(Frozen):
     """Sampler's routed experts for the first of these tokens, where the policy has experts."""
     support: SamplingMasks | None = None
     """Sampling mask by token, where sampling was restricted; one entry per token of the segment."""
+    opening: str = ""
+    """User's message of a window that opens with a summary; empty for the first window and after a truncation."""
 
 
 class Turn(Frozen):

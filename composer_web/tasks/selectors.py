@@ -89,8 +89,13 @@ def prompt_order(suite_name: str, *, seed: int, sampler: CurriculumConfig | None
     random.Random(f"{seed}:{suite_name}").shuffle(order)
     if sampler is None or sampler == CurriculumConfig():
         return [pk for pk, _ in order]
-    rates = {one.task_version_id: one.pass_rate for one in newest(suite_name=suite_name, policy=sampler.policy)}
-    candidates = [Candidate(pk, category, rates.get(pk)) for pk, category in order]
+    known = {one.task_version_id: one for one in newest(suite_name=suite_name, policy=sampler.policy)}
+    candidates = [
+        Candidate(pk, category, found.pass_rate, found.turns, found.thinking_tokens)
+        if (found := known.get(pk))
+        else Candidate(pk, category)
+        for pk, category in order
+    ]
     return arrange(candidates, sampler, prompts=prompts, seed=f"{seed}:{suite_name}")
 
 

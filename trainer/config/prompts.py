@@ -24,6 +24,14 @@ class CurriculumConfig(Part):
     easy_to_hard: float = setting(
         0.0, "Draw easier tasks at the beginning and harder ones at the end; 0 keeps the seeded order", ge=0, le=1
     )
+    difficulty: Literal["pass_rate", "effort"] = setting(
+        "pass_rate",
+        "What makes a task hard: its pass rate, or pass rate, turns and thinking tokens of the pre-pass in equal parts",
+        advanced=True,
+    )
+    harder: float = setting(
+        0.0, "Draw harder tasks more often throughout; 0 draws all alike", ge=0, le=1, advanced=True
+    )
     categories: str = setting(
         "", "Mix of categories as `debug=3, feature=1`; empty for the suite's own", pattern=MIX, advanced=True
     )

@@ -104,7 +104,7 @@ def build_run(
     policy = policies.load(policy_dir)
     check_template(policy.renderer)
     reference = build_reference(config, policy_dir, store)
-    learner = build_learner(policy, config, seed=seed, reference=reference)
+    learner = build_learner(policy, config, seed=seed, reference=reference, published=store.format)
     return SyncRun(config, seed, policy, learner, reference, store, services, update_engine)
 
 

@@ -72,6 +72,7 @@ class Keeper:
             versions=list(record.versions),
             experts=record.choices.routed(),
             support=record.choices.support(),
+            opening=record.opening,
         )
         await self.checkpoints.save(
             RolloutCheckpoint(
@@ -117,6 +118,7 @@ def restore(checkpoint: RolloutCheckpoint) -> Record:
         loss_mask=list(window.loss_mask),
         versions=list(window.versions),
         choices=Choices.of(window),
+        opening=window.opening,
         segments=list(left),
         turns=list(checkpoint.turns),
         seconds=dict(checkpoint.seconds),

@@ -317,6 +317,7 @@ class TokenPlayer:
         )
         self.record.close_segment()
         messages = self.windows.next_messages(self.record.messages, read_summary(parsed.text), self.session.todos)
+        self.record.opening = str(messages[-1]["content"])
         self.record.read(self.services.renderer.start(messages, self.session.schemas()))
 
 

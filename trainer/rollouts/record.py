@@ -39,6 +39,8 @@ class Record:
     visible_passed: bool | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     forked: Forked | None = None
+    opening: str = ""
+    """User's message of the open window, if it opened with a summary."""
     asked_summary: bool = False
     """The open window ends with an unanswered request for a summary."""
     usage: Usage | None = None
@@ -85,8 +87,10 @@ class Record:
                     versions=self.versions,
                     experts=self.choices.routed(),
                     support=self.choices.support(),
+                    opening=self.opening,
                 )
             )
+        self.opening = ""
         self.tokens, self.logprobs, self.loss_mask, self.versions = [], [], [], []
         self.choices = Choices()
 

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.runs.http import tab_views, views
+from composer_web.runs.http import reward_views, tab_views, views
 from composer_web.runs.launch import form_views, launch_views
 
 app_name = "runs"
@@ -39,5 +39,6 @@ urlpatterns = [
     path("runs/<int:pk>/metrics/", views.run_metrics, name="metrics"),
     path("runs/<int:pk>/marks/", views.run_marks, name="marks"),
     path("runs/<int:pk>/labels/", views.run_labels, name="labels"),
+    path("runs/<int:pk>/reward/", reward_views.run_reward, name="reward"),
     path("runs/<int:pk>/<slug:action>/", views.run_action, name="action"),
 ]

@@ -106,7 +106,9 @@ REAL = (
                 orchestrator=OrchestratorConfig(over_sampling=0.125),
                 parallel=ParallelConfig(activation_checkpointing=True, lm_head_chunk_size=1 << 24),
                 checkpoint=CheckpointConfig(published_dtype="bfloat16"),
-                curriculum=CurriculumConfig(drop_solved_none=True, drop_solved_all=True, easy_to_hard=1.0),
+                curriculum=CurriculumConfig(
+                    drop_solved_none=True, drop_solved_all=True, easy_to_hard=1.0, difficulty="effort"
+                ),
             ),
         ),
     ),

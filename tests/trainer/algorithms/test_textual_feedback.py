@@ -113,6 +113,33 @@ def test_a_hint_is_the_last_thing_read_and_no_token_is_made_anew(
     assert "Reminder" not in renderer.tokenizer.decode(made.tokens)
 
 
+@pytest.mark.parametrize("opening", ["continue: the summary says that f is in a.py", ""], ids=["summary", "truncation"])
+def test_the_first_turn_after_a_summary_gets_its_hint(
+    renderer: policies.ChatRenderer, wrong_tool: Trajectory, opening: str
+) -> None:
+    schemas = schemas_of(get_profile("toy"))
+    system, task = wrong_tool.messages
+    start = renderer.start([system, {**task, "content": opening or "anything"}], schemas)
+    said = renderer.turn([call("search", pattern="f")])
+    tokens, mask = start + said, [0] * len(start) + [1] * len(said)
+    later = Segment(
+        tokens=tokens, logprobs=[0.0] * len(mask), loss_mask=mask, versions=[m - 1 for m in mask], opening=opening
+    )
+    turn = wrong_tool.turns[1].model_copy(
+        update={"index": 3, "segment": 1, "token_start": len(start), "token_end": len(tokens)}
+    )
+    longer = wrong_tool.model_copy(
+        update={"turns": (*wrong_tool.turns, turn), "segments": (*wrong_tool.segments, later)}
+    )
+    made = hinted(longer, Hint(3, "r", "Reminder: use grep."), renderer=renderer, schemas=schemas, max_tokens=900)
+    if not opening:
+        assert made is None, "its window opens with turns, which are no messages"
+        return
+    assert made is not None and made.tokens == tokens and made.hinted_tokens[-len(said) :] == said
+    shown = renderer.tokenizer.decode(made.hinted_tokens)
+    assert shown.count("Reminder: use grep.") == 1 and "the summary says" in shown
+
+
 def test_a_context_that_cannot_be_made_again_is_left_alone(
     renderer: policies.ChatRenderer, wrong_tool: Trajectory
 ) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from composer_web.accounts.models import AuditEntry
+from composer_web.accounts.models import AuditEntry, User
 from composer_web.core.errors import UserError
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.worker.execution import make_plan
 from composer_web.runs import rewards, services
+from composer_web.runs.launch.schema_form import flatten, form_schema
 from composer_web.runs.models import Run, RunEvent
 from tests.web.making import SMALL
 from trainer.config import RewardConfig, RunConfig, TextualFeedbackConfig
@@ -106,3 +107,19 @@ def test_feedback_that_this_installation_cannot_give_is_refused(draft: Run, rule
     with pytest.raises(UserError) as refused:
         services.check_config(RunConfig(name="x", stage=SMALL.model_copy(update={"textual_feedback": feedback})))
     assert refused.value.field == "stage.textual_feedback.rules"
+
+
+def test_the_page_changes_the_reward_of_a_live_run(people: dict[str, User], running: Run) -> None:
+    browser = Client()
+    browser.force_login(people["operator"])
+    page = browser.get(f"/runs/{running.pk}/reward/").content.decode()
+    assert 'name="length_coefficient"' in page and "Change the reward" in page
+    assert f"/runs/{running.pk}/reward/" in browser.get(f"/runs/{running.pk}/").content.decode()
+    posted = flatten(form_schema(RewardConfig), RewardConfig(length_coefficient=0.1))
+    assert browser.post(f"/runs/{running.pk}/reward/", posted).status_code == 302
+    assert rewards.in_force(running).length_coefficient == 0.1
+    refused = browser.post(f"/runs/{running.pk}/reward/", posted | {"length_coefficient": "-1"})
+    assert refused.status_code == 422 and "found &#x27;-1&#x27;" in refused.content.decode()
+    assert rewards.in_force(running).length_coefficient == 0.1
+    browser.force_login(people["viewer"])
+    assert browser.post(f"/runs/{running.pk}/reward/", posted).status_code == 403

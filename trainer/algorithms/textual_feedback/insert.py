@@ -32,20 +32,23 @@ def hinted(
 ) -> HintedTurn | None:
     """The hinted turn; None when its context cannot be reproduced exactly, or exceeds `max_tokens` tokens with a hint."""
     turn = trajectory.turns[hint.turn]
-    tokens = trajectory.segments[turn.segment].tokens
+    segment = trajectory.segments[turn.segment]
+    tokens = segment.tokens
     said = tokens[turn.token_start : turn.token_end]
     before = trajectory.turns[hint.turn - 1] if hint.turn else None
-    if before is None:
+    first = before is None or before.segment != turn.segment
+    if first and (turn.segment == 0 or segment.opening):
+        *rest, task = trajectory.messages
+        last = {**task, "content": segment.opening or task["content"]}
         kept = 0
-        plain = renderer.start(trajectory.messages, schemas)
-        *rest, last = trajectory.messages
+        plain = renderer.start([*rest, last], schemas)
         told = renderer.start([*rest, {**last, "content": f"{last['content']}\n\n{hint.text}"}], schemas)
-    elif before.segment == turn.segment:
+    elif before is not None and not first:
         kept = before.token_end
         earlier, prompt = tokens[before.token_start : before.token_end], tokens[: before.token_start]
         plain = renderer.observe(before.results, said=earlier, before=prompt)
         told = renderer.observe(before.results, ask=hint.text, said=earlier, before=prompt)
-    else:  # the first turn of a later window: its opening holds a summary, which is not made again
+    else:  # the first turn after a truncation: its window opens with turns, not with messages
         return None
     if not said or tokens[kept : turn.token_start] != plain or kept + len(told) + len(said) > max_tokens:
         return None
