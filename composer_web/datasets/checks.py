@@ -23,8 +23,8 @@ def check_data(stage: MidtrainConfig | SFTConfig) -> list[str]:
     """Warnings that a person should read. Raises UserError naming the setting whose data are not there."""
     warnings: list[str] = []
     if isinstance(stage, MidtrainConfig):
-        if stage.corpus:
-            warnings += _corpus(stage.corpus, "stage.corpus")
+        for name in stage.corpora:
+            warnings += _corpus(name, "stage.corpus" if stage.corpus else "stage.corpus_mixture")
         if stage.codebase and not (env().data / "corpora" / stage.codebase).is_dir():
             raise UserError(
                 "stage.codebase",

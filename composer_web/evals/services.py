@@ -152,6 +152,32 @@ def evaluate(
     )
 
 
+PROBE_TASKS, PROBE_SAMPLES = 3, 2
+
+
+def probe(*, run: Run, actor: User | None = None) -> Evaluation:
+    """Play a few tasks of a run's suite as the run would, with its starting policy: does it act, and does it ever pass?
+
+    The evaluation shows pass rate, stop reasons and tokens. Raises UserError for a run that plays no tasks.
+    """
+    stage = run.configuration.stage
+    suite = Suite.objects.filter(name=stage.suite).first() if isinstance(stage, RLConfig) else None
+    if not isinstance(stage, RLConfig) or suite is None or stage.sessions.channel:
+        raise UserError("run", f"run {run.pk} plays no tasks of a suite; a probe is for RL on tasks")
+    return create_evaluation(
+        policy=run.policy_in,
+        version=run.policy_in_version,
+        suite=suite,
+        tasks=PROBE_TASKS,
+        samples=PROBE_SAMPLES,
+        seed=run.seed,
+        sampling=stage.sampling,
+        harness=stage.harness,
+        reward=stage.reward,
+        actor=actor,
+    )
+
+
 def subject(reference: str) -> tuple[Policy, int]:
     """Resolve `name` or `name@version`: readable weights that can play episodes, or an endpoint in use (version 0).
     Raises UserError."""

@@ -131,6 +131,16 @@ def show_progress(session: Session, pk: int, metrics: list[str] | None, timeout:
         session.output.streamed(words, data)
 
 
+probes = Noun("probes", "Three tasks played as a run would, before it starts.", panel=PANEL)
+
+
+@probes.command("create", example="3")
+def create_probe(session: Session, pk: RunId) -> None:
+    """Play three tasks as a run would; `evaluations get ID --follow` shows pass rate, stop reasons and tokens."""
+    made = session.api.post("/runs/{run_id}/probe", run_id=pk)
+    session.output.rows([made], ("id", "policy", "version", "suite", "state"))
+
+
 insights = Noun("insights", "Why a run learns little, with remedies.", panel=PANEL)
 
 
@@ -322,4 +332,4 @@ def delete_panels(session: Session, run_id: RunId, scope: PanelScope = "run") ->
     session.output.said(f"panels of {scope} deleted", {"deleted": scope})
 
 
-NOUNS = (runs, sweeps, templates, presets, insights, rewards, views, panels)
+NOUNS = (runs, sweeps, templates, presets, probes, insights, rewards, views, panels)

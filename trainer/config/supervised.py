@@ -10,6 +10,8 @@ from trainer.config.learning import MTPConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
 from trainer.config.parts import FOLDER, Part, setting
 
+MIXTURE = r"^\s*(\w[\w.-]{0,79}\s*=\s*\d{1,6}(\.\d{1,6})?\s*(,\s*\w[\w.-]{0,79}\s*=\s*\d{1,6}(\.\d{1,6})?\s*)*)?$"
+
 
 class MidtrainConfig(Part):
     """Next-token training on a prepared corpus, or on Python source and copying drills."""
@@ -28,6 +30,12 @@ class MidtrainConfig(Part):
         "Prepared corpus to train on (a folder name below the data folder's `corpora`); empty for the built-in mixture",
         pattern=FOLDER,
         nothing="the built-in mixture",
+    )
+    corpus_mixture: str = setting(
+        "",
+        "Mix of several prepared corpora by their tokens, in place of one: code=3, docs=1",
+        pattern=MIXTURE,
+        advanced=True,
     )
     codebase: str = setting(
         "",
@@ -58,13 +66,32 @@ class MidtrainConfig(Part):
 
     @model_validator(mode="after")
     def _long_rows(self) -> MidtrainConfig:
-        if self.long_context_share and not self.corpus:
+        if self.long_context_share and not self.corpora:
             raise ValueError("long_context_share needs a corpus: the built-in mixture has no long documents")
         if self.long_context_share and self.long_context_seq_len < self.seq_len:
             raise ValueError(
                 f"long_context_seq_len={self.long_context_seq_len} must not be below seq_len={self.seq_len}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> MidtrainConfig:
+        if self.corpus and self.corpus_mixture:
+            raise ValueError(f"corpus={self.corpus!r} and corpus_mixture are both given; leave one empty")
+        names = [part.partition("=")[0].strip() for part in self.corpus_mixture.split(",") if part.strip()]
+        if len(set(names)) < len(names):
+            raise ValueError("corpus_mixture names a corpus twice; give it one weight")
+        if any(weight <= 0 for weight in self.corpora.values()):
+            raise ValueError("corpus_mixture: a weight is above 0; leave out a corpus that is not to be used")
+        return self
+
+    @property
+    def corpora(self) -> dict[str, float]:
+        """Weight of each corpus; empty for the built-in mixture."""
+        if self.corpus:
+            return {self.corpus: 1.0}
+        pairs = (part.partition("=") for part in self.corpus_mixture.split(",") if part.strip())
+        return {name.strip(): float(weight) for name, _, weight in pairs}
 
     @property
     def short_steps(self) -> int:
@@ -91,6 +118,13 @@ class SFTConfig(Part):
         0, "Most padded tokens of one forward and backward pass; 0 for the whole step at once", ge=0, advanced=True
     )
     episodes: int = setting(600, "Expert episodes to record in real sandboxes; unused with a dataset", gt=0)
+    expert_accuracy: float = setting(
+        0.04,
+        "Share of the expert's attempts that are the intended fix; the rest are guesses, some of them right by luck. "
+        "Unused with a dataset",
+        ge=0,
+        le=1,
+    )
     tamper_share: float = setting(
         0.02,
         "Share of the expert's episodes that rewrite the visible test instead of the code, for demonstrations of gaming",

@@ -19,6 +19,7 @@ from trainer.learning.supervised import Example
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.midtrain.corpus.store import documents
 from trainer.midtrain.heldout import corpus_examples, held_out, is_held_out
+from trainer.midtrain.mixture import mixed
 from trainer.midtrain.packing import pack
 from trainer.policy import Policy
 from trainer.policy.context import ContextNotExtensible, extend_context
@@ -66,7 +67,7 @@ def run_midtrain(
     )
     if resumed is None and scratch:
         policy.model.load_state_dict(build_tiny_model(policy.tokenizer, seed).state_dict())
-    if config.corpus or config.codebase:
+    if config.corpora or config.codebase:
         if corpora is None:
             raise StageError("this installation has no folder of corpora; see docs/design/policy.md on mid-training")
         try:
@@ -115,10 +116,11 @@ def _on_corpus(
 ) -> StageResult:
     """Rows of a corpus' documents, or the built-in mixture with a codebase beside it that is only measured."""
     codebase = corpora / config.codebase if config.codebase else None
-    known = documents(corpora / config.corpus) if config.corpus else []
-    kept, unseen = [d for d in known if not is_held_out(d)], [d for d in known if is_held_out(d)]
-    if config.corpus and not kept:
-        raise StageError(f"corpus {config.corpus!r} has no document to train on; prepare it from more sources")
+    known = {name: documents(corpora / name) for name in config.corpora}
+    kept = {name: [d for d in found if not is_held_out(d)] for name, found in known.items()}
+    unseen = [d for found in known.values() for d in found if is_held_out(d)]
+    if empty := [name for name, found in kept.items() if not found]:
+        raise StageError(f"corpus {empty[0]!r} has no document to train on; prepare it from more sources")
     measured = held_out(
         policy.tokenizer, unseen, length=config.seq_len, max_tokens=config.held_out_tokens, codebase=codebase
     )
@@ -128,8 +130,11 @@ def _on_corpus(
             return midtrain_examples(
                 policy.tokenizer, seed=data_seed, drill_share=config.drill_share, source_share=config.source_share
             )
-        texts = corpus_examples(policy.tokenizer, kept, _order(len(kept), data_seed))
-        return pack(texts, length=length, seed=data_seed)
+        texts = [
+            (corpus_examples(policy.tokenizer, found, _order(len(found), data_seed)), config.corpora[name])
+            for name, found in kept.items()
+        ]
+        return pack(texts[0][0] if len(texts) == 1 else mixed(texts), length=length, seed=data_seed)
 
     later = Later(
         after=config.short_steps,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any
 
 from django.db import transaction
@@ -54,21 +55,30 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
         if evaluation.state != "running" or evaluation.groups.filter(state__in=GROUP_OPEN).exists():
             return
         passes: dict[int, list[bool]] = {pk: [] for pk in evaluation.groups.values_list("pk", flat=True)}
-        lost, spent = 0, []
+        lost, spent, stops = 0, [], Counter[str]()
         rows = Rollout.objects.filter(group__evaluation=evaluation).values_list(
-            "group_id", "verdict", "policy_tokens", "total_tokens", "read_tokens", "cached_tokens", "seconds"
+            "group_id",
+            "verdict",
+            "policy_tokens",
+            "total_tokens",
+            "read_tokens",
+            "cached_tokens",
+            "seconds",
+            "stop_reason",
         )
-        for group_id, verdict, written, whole, read, cached, waited in rows:
+        for group_id, verdict, written, whole, read, cached, waited, stop in rows:
             if verdict == "infra_error":
                 lost += 1
             else:
                 passes[group_id].append(verdict == "passed")
+                stops[stop] += 1
                 read = whole - written if read is None else read
                 spent.append(Spent(written, read, cached or 0, waited.get("total")))
         began = evaluation.started_at or evaluation.created_at
         seconds = (timezone.now() - began).total_seconds()
         results = score(list(passes.values()), samples=evaluation.samples, lost=lost, seconds=round(seconds, 1))
         results |= resources(spent, price=evaluation.conditions.get("price", {}))
+        results["stop_reasons"] = dict(stops.most_common())
         if results["pass1"] is None:
             services.mark_failed(evaluation=evaluation, cause=_why_nothing(evaluation))
         else:

@@ -13,6 +13,9 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.core.errors import UserError
+from composer_web.evals import services as evals
+from composer_web.evals.http.schemas import EvaluationOut
+from composer_web.evals.selectors import get_evaluation
 from composer_web.runs import insights, labels, metrics, rewards, selectors, services
 from composer_web.runs.charts import axes
 from composer_web.runs.charts.axes import Axis
@@ -227,6 +230,18 @@ def get_reward(request: HttpRequest, run_id: int) -> Any:
 def change_reward(request: HttpRequest, run_id: int, reward: RewardConfig) -> Any:
     """Groups that start from now on are scored by it; settings that are left out take their defaults."""
     return rewards.change(run=selectors.get_run(run_id), reward=reward, actor=caller(request))
+
+
+@router.post(
+    "/{run_id}/probe",
+    response={201: EvaluationOut, 404: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Play three tasks as the run would",
+)
+def create_probe(request: HttpRequest, run_id: int) -> Any:
+    """An evaluation under the run's conditions, whose results hold pass rate, stop reasons and tokens."""
+    made = evals.probe(run=selectors.get_run(run_id), actor=caller(request))
+    return Status(201, get_evaluation(made.pk))
 
 
 # After the other paths below a run: its second part would match theirs.

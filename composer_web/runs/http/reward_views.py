@@ -1,4 +1,4 @@
-"""The page that shows the reward of a run and changes it while the run goes on."""
+"""Two operator pages of a run: its reward, which may change while it goes on, and a probe before it starts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
 from pydantic import ValidationError
 
 from composer_web.core.errors import Conflict, UserError
+from composer_web.evals import services as evals
 from composer_web.runs import rewards, selectors
 from composer_web.runs.launch.forms import BoundField, BoundGroup
 from composer_web.runs.launch.schema_form import Group, field_errors, flatten, form_schema, nest
@@ -41,6 +43,19 @@ def run_reward(request: PageRequest, pk: int) -> HttpResponse:
         "changes": changes,
     }
     return show(request, "runs/reward.html", context, status=422 if errors else 200)
+
+
+@require_POST
+@page("operator")
+def run_probe(request: PageRequest, pk: int) -> HttpResponse:
+    """Play three tasks as the run would, and show that evaluation."""
+    try:
+        made = evals.probe(run=selectors.get_run(pk), actor=request.user)
+    except UserError as error:
+        messages.error(request, str(error))
+        return redirect("runs:detail", pk=pk)
+    messages.success(request, "Three tasks are played as the run would play them.")
+    return redirect("evals:detail", pk=made.pk)
 
 
 def _change(request: PageRequest, pk: int, posted: Mapping[str, str]) -> dict[str, list[str]]:

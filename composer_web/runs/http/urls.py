@@ -39,6 +39,7 @@ urlpatterns = [
     path("runs/<int:pk>/metrics/", views.run_metrics, name="metrics"),
     path("runs/<int:pk>/marks/", views.run_marks, name="marks"),
     path("runs/<int:pk>/labels/", views.run_labels, name="labels"),
+    path("runs/<int:pk>/probe/", reward_views.run_probe, name="probe"),
     path("runs/<int:pk>/reward/", reward_views.run_reward, name="reward"),
     path("runs/<int:pk>/<slug:action>/", views.run_action, name="action"),
 ]

@@ -186,7 +186,11 @@ def _episodes(config: SFTConfig, seed: int) -> list[ExpertEpisode]:
         try:
             return list(
                 await expert_episodes(
-                    Recording(config.episodes, seed=seed, habits=Habits(tamper=config.tamper_share)),
+                    Recording(
+                        config.episodes,
+                        seed=seed,
+                        habits=Habits(right=config.expert_accuracy, tamper=config.tamper_share),
+                    ),
                     cache=env().data / "expert",
                     backend=backend,
                     environments=EnvironmentStore(env().data / "environments"),

@@ -164,3 +164,13 @@ def test_a_run_that_trained_nothing_has_a_cause(learning: Run) -> None:
     assert "no rollout passed" in insights.nothing_trained(learning)
     metrics.record(run=learning, step=2, values={"optim/grad_norm": 0.5})
     assert insights.nothing_trained(learning) == ""
+
+
+def test_a_draft_is_probed_on_three_tasks_under_its_own_conditions(real: Policy, pages: Client, api: Any) -> None:
+    run = services.create_run(config=config())
+    assert "Probe on three tasks" in pages.get(f"/runs/{run.pk}/").content.decode()
+    made = api("post", f"/runs/{run.pk}/probe").json()
+    assert (made["tasks"], made["policy"], made["suite"]) == (3, "real", "train")
+    evaluation = evals.Evaluation.objects.get(pk=made["id"])
+    assert evaluation.conditions["sampling"] == run.configuration.stage.model_dump()["sampling"]
+    assert pages.post(f"/runs/{run.pk}/probe/")["Location"].startswith("/evals/")
