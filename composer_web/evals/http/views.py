@@ -57,6 +57,13 @@ def evaluation_detail(request: PageRequest, pk: int) -> HttpResponse:
     return show(request, template, context)
 
 
+def _stop_reasons(counts: dict[str, int]) -> tuple[str, str, str]:
+    """The most frequent reason, no unit, and all with their counts."""
+    if not counts:
+        return "–", "", ""
+    return ui.words(next(iter(counts))), "", ", ".join(f"{ui.words(name)} {count}" for name, count in counts.items())
+
+
 def _figures(evaluation: Evaluation) -> list[Figure]:
     results = evaluation.results
     verdicts = results.get("verdicts", {})
@@ -72,6 +79,8 @@ def _figures(evaluation: Evaluation) -> list[Figure]:
         Figure("Passed", ui.num(verdicts.get("passed"))),
         Figure("Failed", ui.num(verdicts.get("failed"))),
         Figure("Infra errors", ui.num(verdicts.get("infra_error")), note="left out of the score"),
+        Figure("Tokens", ui.num(results.get("tokens_p50")), note="written by a rollout, median"),
+        Figure("Stop reasons", *_stop_reasons(results.get("stop_reasons", {}))),
         Figure("Temperature", ui.num(evaluation.temperature)),
         Figure("Took", ui.since(evaluation.started_at, evaluation.finished_at) if evaluation.started_at else "–"),
     ]
