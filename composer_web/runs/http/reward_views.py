@@ -37,6 +37,7 @@ def run_reward(request: PageRequest, pk: int) -> HttpResponse:
     changes = RunEvent.objects.filter(run=run, kind=rewards.KIND).order_by("-pk")[:20]
     context = {
         "run": run,
+        "tab": "config",
         "group": _bound(SCHEMA.root, values, errors, current),
         "problems": [text for name, told in errors.items() if name not in SCHEMA.by_name for text in told],
         "may_change": run.state in rewards.LIVE,

@@ -114,7 +114,7 @@ def test_the_form_shows_what_automatic_settings_will_be_and_why(real: Policy, pa
 
 def test_the_runs_page_shows_them_and_a_copy_is_automatic_again(real: Policy, pages: Client) -> None:
     run = services.create_run(config=config())
-    assert "the longest context of the model" in pages.get(f"/runs/{run.pk}/").content.decode()
+    assert "the longest context of the model" in pages.get(f"/runs/{run.pk}/config/").content.decode()
     form = pages.get(f"/runs/new/?from={run.pk}").content.decode()
     assert 'name="stage.rl.sampling.max_context_tokens" value="auto"' in form
 
