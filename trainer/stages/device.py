@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 
@@ -16,7 +16,7 @@ AnyStage = TypeVar("AnyStage", bound=MidtrainConfig | SFTConfig | RLConfig)
 def placed(config: AnyStage) -> AnyStage:
     """`config` with the number format of the device that it trains on. Raises StageError when there is no such device."""
     parallel = with_precision(config.parallel, device_of(config.parallel))
-    return config.model_copy(update={"parallel": parallel})
+    return cast(AnyStage, config.model_copy(update={"parallel": parallel}))
 
 
 def device_of(config: ParallelConfig, *, local: int = 0) -> torch.device:

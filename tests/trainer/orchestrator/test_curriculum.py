@@ -70,9 +70,9 @@ def test_effort_tells_tasks_of_one_pass_rate_apart():
     """Half of the tasks take many turns and much thought; all are solved half of the time."""
     pool = [Candidate(n, "", 0.5, turns=20.0 * (n % 2), thinking_tokens=900.0 * (n % 2)) for n in range(200)]
 
-    def long_share(config):
+    def hard_share(config):
         return sum(key % 2 for key in arrange(pool, config, prompts=60, seed="7")[:60]) / 60
 
-    assert 0.3 < long_share(CurriculumConfig(harder=1.0)) < 0.7, "by pass rate they are alike"
-    assert long_share(CurriculumConfig(harder=1.0, difficulty="effort")) > 0.8
-    assert long_share(CurriculumConfig(difficulty="effort")) == long_share(CurriculumConfig())
+    assert 0.3 < hard_share(CurriculumConfig(harder=1.0)) < 0.7, "by pass rate they are alike"
+    assert hard_share(CurriculumConfig(harder=1.0, difficulty="effort")) > 0.8
+    assert hard_share(CurriculumConfig(difficulty="effort")) == hard_share(CurriculumConfig())
