@@ -44,6 +44,8 @@ def facts_of(config: RunConfig, weights: Weights | None = None) -> Facts:
     weights = weights or resolve(config.policy)
     stage = config.stage
     context, kv_bytes = engine_limits() if isinstance(stage, RLConfig) else (0, 0)
+    if isinstance(stage, RLConfig) and stage.sampling.kv_cache_mib:
+        kv_bytes = stage.sampling.kv_cache_mib << 20
     suite = stage.suite if isinstance(stage, RLConfig) and not stage.sessions.channel else ""
     return facts(weights, suite, engine=(context, kv_bytes), ranks=stage.parallel.ranks_per_node)
 

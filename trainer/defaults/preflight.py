@@ -89,7 +89,7 @@ def _engine(stage: RLConfig, facts: Facts) -> list[Problem]:
                 Problem(
                     "stage.sampling.max_context_tokens",
                     f"the engine's KV cache holds {facts.kv_tokens:,} tokens of this model, fewer than one context of "
-                    f"{context:,}; give the engine more KV memory (OPENCOMPOSER_KV_BYTES), or lower this",
+                    f"{context:,}; give the engine more KV memory (sampling.kv_cache_mib, or OPENCOMPOSER_KV_CACHE_MIB), or lower this",
                 )
             )
         elif facts.kv_tokens < wanted:
@@ -97,7 +97,7 @@ def _engine(stage: RLConfig, facts: Facts) -> list[Problem]:
                 Problem(
                     "stage.group_size",
                     f"the engine's KV cache holds {facts.kv_tokens:,} tokens, and a group of {stage.group_size} rollouts "
-                    f"needs about {wanted:,}: rollouts will wait for one another; give it more KV memory",
+                    f"needs about {wanted:,}: rollouts will wait for one another; give it more KV memory (sampling.kv_cache_mib)",
                     fatal=False,
                 )
             )
