@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainer.config import OptimizerConfig, ParallelConfig, RLConfig, RunConfig, SamplingConfig
+from trainer.config import OptimizerConfig, ParallelConfig, RLConfig, RunConfig
 from trainer.config.auto import automatic, with_values
 from trainer.defaults.facts import Facts, Model, Shape
 
@@ -84,13 +84,6 @@ def derive(config: RunConfig, facts: Facts) -> Derived:
         context = int(known.get("stage.sampling.max_context_tokens", stage.sampling.max_context_tokens))
         known |= _summary(stage, context, choices)
     return Derived(with_values(config, known), tuple(choices))
-
-
-def derive_sampling(sampling: SamplingConfig, facts: Facts) -> SamplingConfig:
-    """The same for an evaluation, which has no trainer."""
-    found = derive(RunConfig(name="evaluation", stage=RLConfig(sampling=sampling)), facts).config.stage
-    assert isinstance(found, RLConfig)
-    return found.sampling
 
 
 def profile_for(model: Model, context: int) -> tuple[str, str]:

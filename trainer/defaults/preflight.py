@@ -89,7 +89,8 @@ def _engine(stage: RLConfig, facts: Facts) -> list[Problem]:
                 Problem(
                     "stage.sampling.max_context_tokens",
                     f"the engine's KV cache holds {facts.kv_tokens:,} tokens of this model, fewer than one context of "
-                    f"{context:,}; give the engine more KV memory (sampling.kv_cache_mib, or OPENCOMPOSER_KV_CACHE_MIB), or lower this",
+                    f"{context:,}; give the engine more KV memory (sampling.kv_cache_mib, or OPENCOMPOSER_KV_CACHE_MIB), or "
+                    "lower this",
                 )
             )
         elif facts.kv_tokens < wanted:
