@@ -45,16 +45,17 @@ def nothing_trained(run: Run) -> str:
 
 
 def _untrained(run: Run, steps: list[Mapping[str, float]]) -> Insight | None:
+    if any(step.get("optim/grad_norm") for step in steps):
+        return None
     norms = Metric.objects.filter(run=run, key__name="optim/grad_norm", step__gt=0)
     return untrained(steps, max_grad_norm=norms.aggregate(largest=Max("value"))["largest"])
 
 
 def _steps(run: Run) -> list[Mapping[str, float]]:
-    """Metrics of the first and the last steps, oldest first."""
-    rows = Metric.objects.filter(run=run, key__name__in=METRICS, step__gt=0)
-    newest = rows.aggregate(step=Max("step"))["step"] or 0
-    ends = rows.filter(Q(step__lte=WINDOW) | Q(step__gt=newest - WINDOW))
+    """Metrics of the first and the last steps, oldest first. One query."""
+    ends = Q(step__gt=0, step__lte=WINDOW) | Q(step__gt=max(0, run.step - WINDOW))
+    rows = Metric.objects.filter(ends, run=run, key__name__in=METRICS)
     steps: dict[int, dict[str, float]] = defaultdict(dict)
-    for step, name, value in ends.values_list("step", "key__name", "value"):
+    for step, name, value in rows.values_list("step", "key__name", "value"):
         steps[step][name] = value
     return [steps[step] for step in sorted(steps)]

@@ -28,6 +28,7 @@ METRICS = (
     "stop/time_limit",
     "calls/mean",
     "policy/entropy",
+    "optim/grad_norm",
 )
 """Metrics that the rules read."""
 LIMITS = {

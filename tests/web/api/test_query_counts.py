@@ -102,6 +102,7 @@ QUERIES: dict[str, int] = {
     "api/v1/runs/{run_id}": 6,
     "api/v1/runs/{run_id}/config": 3,
     "api/v1/runs/{run_id}/events": 4,
+    "api/v1/runs/{run_id}/insights": 4,
     "api/v1/runs/{run_id}/metrics": 5,
     "api/v1/suites": 3,
     "api/v1/suites/{name}": 3,
