@@ -103,7 +103,8 @@ def resolve(reference: str) -> Weights:
             ", ".join(policies.values_list("name", flat=True)[:8])
             or "none yet; import one on the page of policies"
         )
-        raise UserError("policy", f"there is no policy {name!r}; there are: {known}")
+        what = f"there is no policy {name!r}" if name else "no policy is chosen"
+        raise UserError("policy", f"{what}; there are: {known}")
     if policy.is_endpoint:
         raise UserError("policy", f"{name!r} is behind an endpoint: it can be evaluated; for this, weights are needed")
     rows = Checkpoint.objects.filter(policy=policy, removed_at=None).order_by("-version", "kind")

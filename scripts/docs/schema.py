@@ -45,7 +45,9 @@ def bounds_of(schema: Schema) -> str:
 
 
 def default_of(schema: Schema) -> str:
-    """The default as in JSON, so that an empty text is visible."""
+    """The default as in JSON, so that an empty text is visible; `auto` for a setting that is derived."""
+    if schema.get("auto") and schema.get("default") in (0, "auto"):
+        return code("auto")
     return code(json.dumps(schema["default"], ensure_ascii=False)) if "default" in schema else ""
 
 

@@ -11,9 +11,11 @@ from django.db import connection
 from composer_web.core.errors import UserError
 from composer_web.env import env
 from composer_web.policies.selectors import resolve
+from composer_web.runs.defaults import derived
 from composer_web.runs.launch.plan import evaluation_rollouts
 from composer_web.runs.models import Metric, Run
 from trainer.config import MTPConfig, RLConfig, RunConfig
+from trainer.config.auto import automatic
 
 MIN_STEPS = 3
 CANDIDATES = 5
@@ -78,10 +80,11 @@ def estimate(config: RunConfig) -> Estimate | None:
 
 
 def total(configs: Iterable[RunConfig]) -> Total:
-    """Sum of the estimates. Each kind of stage and policy is looked up once, for any number of runs."""
+    """Sum of the estimates. Each kind of stage and policy is looked up once, for any number of runs. Raises UserError."""
     known: dict[tuple[str, str, bool], Measured | None] = {}
     seconds, unknown = 0.0, 0
-    for config in configs:
+    for given in configs:
+        config = derived(given).config if automatic(given) else given
         key = (config.stage.kind, config.policy, _of_sessions(config))
         if key not in known:
             known[key] = measured(config)

@@ -211,7 +211,7 @@ def test_a_right_setting_comes_back_whole(client: Client, bearer: Bearer, draft:
     found = post(client, "/runs/validate", body, headers=bearer("viewer")).json()
     assert found["ok"] and found["config"]["stage"]["group_size"] == 8
     assert any("toy" in warning for warning in found["warnings"])
-    assert client.get("/api/v1/runs/presets", headers=bearer("viewer")).json()[0]["key"] == "rl-toy"
+    assert client.get("/api/v1/runs/presets", headers=bearer("viewer")).json()[0]["key"] == "real-small"
 
 
 def test_metrics_events_and_pages(client: Client, bearer: Bearer, filled: Run) -> None:
