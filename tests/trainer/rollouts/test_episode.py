@@ -294,6 +294,26 @@ class Slow(ScriptedClient):
         return whole.model_copy(update=part)
 
 
+class ShortContext(ScriptedClient):
+    """An engine whose context ends before the run's does: it cuts the turn and calls that its length."""
+
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        whole = await super().generate(request)
+        part = {
+            "token_ids": whole.token_ids[:3],
+            "logprobs": whole.logprobs[:3],
+            "spans": [VersionSpan(version=3, start=0, end=3)],
+            "finish_reason": "length",
+        }
+        return whole.model_copy(update=part)
+
+
+async def test_a_turn_that_the_engine_cuts_is_not_the_policys_failure(services, renderer, task):
+    trajectory = await play(services, task, ShortContext(renderer, solution(task)))
+    assert (trajectory.verdict, trajectory.reward) == (Verdict.INFRA_ERROR, None)
+    assert trajectory.report.outcome is Cause.ENGINE_CONTEXT and "max_context_tokens" in trajectory.report.cause
+
+
 LONG = [call("write_file", path="notes.txt", content="so be it\n")]
 
 
