@@ -12,7 +12,7 @@ import pytest
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of, system_prompt
 from trainer.defaults.opening import opening_tokens
-from trainer.policy import ChatRenderer, load_tokenizer
+from trainer.policy import load_tokenizer
 
 BASE = Path("policies/base")
 INSTRUCTION = "Mend the function `add` in calc.py: its tests fail."
@@ -31,10 +31,10 @@ def folder(tmp_path: Path) -> Path:
 
 def test_it_counts_what_episodes_read(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text(TOOLS)
-    renderer = ChatRenderer(load_tokenizer(folder))
+    tokenizer = load_tokenizer(folder)
     messages = [{"role": "system", "content": system_prompt()}, {"role": "user", "content": INSTRUCTION}]
-    ids = renderer.tokenizer.encode(
-        renderer.tokenizer.apply_chat_template(
+    ids = tokenizer.encode(
+        tokenizer.apply_chat_template(
             messages, tools=schemas_of(get_profile("full")), add_generation_prompt=True, tokenize=False
         ),
         add_special_tokens=False,
