@@ -164,7 +164,7 @@ QUERIES: dict[str, int] = {
     "rollouts/exports/": 5,
     "rollouts/waffle/<int:run_id>/": 8,
     "runs/": 8,
-    "runs/<int:pk>/": 10,
+    "runs/<int:pk>/": 11,
     "runs/<int:pk>/config.toml": 3,
     "runs/<int:pk>/config.yaml": 3,
     "runs/<int:pk>/marks/": 4,
