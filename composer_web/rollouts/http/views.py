@@ -40,6 +40,8 @@ from trainer.rollouts.fork import NO_TOKENS
 from trainer.types import Trajectory
 
 PER_PAGE = 50
+BESIDE_MATCH = ("stop_reason", "tool_errors", "policy_tokens", "oldest_version")
+"""Columns that make room for where a search was found."""
 
 
 @require_safe
@@ -59,7 +61,7 @@ def rollouts_of_run(request: PageRequest, run_id: int) -> HttpResponse:
 def _list(request: PageRequest, rows: QuerySet[Rollout], **context: Any) -> HttpResponse:
     found = strict(RolloutFilter, request.GET, queryset=rows)
     words = fulltext.first_words(request.GET.get("text", ""))
-    table = RolloutTable(found.qs, exclude=() if words else ("match",))
+    table = RolloutTable(found.qs, exclude=BESIDE_MATCH if words else ("match",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
     queries = saved_queries.queries_for(request.user)

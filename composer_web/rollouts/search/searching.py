@@ -66,18 +66,21 @@ def search(read: Reading, text: str) -> SearchResult:
 
 
 def first(read: Reading, text: str) -> Hit | None:
-    """The first occurrence. Reads no further than it."""
+    """The first occurrence in what the policy did, else in the prompt, patch or report. Reads no further than it."""
     wanted = text.casefold()
     if not wanted:
         return None
-    for turn, where, body in _texts(read):
-        folded = body.casefold()
-        shown = body if len(folded) == len(body) else folded
-        start = folded.find(wanted)
-        if start >= 0:
-            end = start + len(wanted)
-            before, after = shown[max(0, start - AROUND) : start], shown[end : end + AROUND]
-            return Hit(turn, where, _line(before), _line(shown[start:end]), _line(after))
+    for turns in (True, False):
+        for turn, where, body in _texts(read):
+            if (turn is not None) != turns:
+                continue
+            folded = body.casefold()
+            shown = body if len(folded) == len(body) else folded
+            start = folded.find(wanted)
+            if start >= 0:
+                end = start + len(wanted)
+                before, after = shown[max(0, start - AROUND) : start], shown[end : end + AROUND]
+                return Hit(turn, where, _line(before), _line(shown[start:end]), _line(after))
     return None
 
 

@@ -215,6 +215,8 @@ def _newest(rows: Sequence[Task]) -> dict[int, TaskVersion]:
 
 
 def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
+    if suite.retired_at is not None:
+        raise Conflict(f"suite {suite.name!r} is retired; use {suite.replaced_by or 'another one'}", "value")
     refuse_used(suite)
     newest = _newest(rows)
     held = {
@@ -231,8 +233,6 @@ def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
             raise UserError(
                 "tasks", f"{task} has the split {task.split!r}; suite {suite.name!r} is for {suite.purpose}"
             )
-    if suite.retired_at is not None:
-        raise Conflict(f"suite {suite.name!r} is retired; use {suite.replaced_by or 'another one'}", "value")
     if suite.purpose != "train":
         _refuse_trained(wanted, suite)
     if suite.reviewed:

@@ -83,9 +83,7 @@ def test_a_task_of_an_unused_suite_moves_out_and_joins(
         training.move_out(tasks=[task], actor=operator)
 
 
-def test_a_used_suite_is_retired_and_replaced(
-    running: Run, tasks: list[Task], bench: Suite, people: dict[str, User]
-) -> None:
+def test_a_used_suite_is_retired_and_replaced(running: Run, bench: Suite, people: dict[str, User]) -> None:
     from composer_web.rollouts.dispatch import services as rollouts
 
     rollouts.pump(run_id=running.pk)
@@ -103,7 +101,7 @@ def test_a_used_suite_is_retired_and_replaced(
     assert list(successor.memberships.order_by("position").values_list("task_id", flat=True)) == members[1:]
     curation.apply(tasks=[task], action="suite", value="bench", actor=people["operator"])
     with pytest.raises(Conflict, match="retired; use train-2"):
-        curation.apply(tasks=[tasks[0]], action="suite", value="train", actor=people["operator"])
+        curation.apply(tasks=[task], action="suite", value="train", actor=people["operator"])
     stage = running.configuration.stage
     assert isinstance(stage, RLConfig)
     with pytest.raises(UserError, match="'train' is retired; use train-2"):
@@ -127,8 +125,8 @@ def test_a_refused_form_keeps_what_was_given(tasks: list[Task], people: dict[str
     html = answer.content.decode()
     assert (answer.status_code, 'value="kept words"' in html, 'value="Not A Name"' in html) == (422, True, True)
     assert '<option value="held-out" selected>' in html
-    build_suite(name="pool", purpose="benchmark", specs=[])
-    given = {"benchmark": "our-bench", "suite": "pool", "notes": "kept notes", "unreviewed": "on"}
+    curation.open_suite(name="empty", purpose="benchmark", reviewed=False, actor=people["operator"])
+    given = {"benchmark": "our-bench", "suite": "empty", "notes": "kept notes", "unreviewed": "on"}
     answer = page.post("/evals/releases/publish/", given)
     html = answer.content.decode()
     assert answer.status_code == 422
