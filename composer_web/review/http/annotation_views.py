@@ -36,7 +36,9 @@ DONE = {
 @require_safe
 @page()
 def annotation_list(request: PageRequest) -> HttpResponse:
-    found = strict(AnnotationFilter, request.GET, queryset=selectors.present())
+    listed = selectors.present().select_related("rollout__group__task_version__task")
+    listed = listed.defer("rollout__group__task_version__spec", "rollout__group__task_version__controls")
+    found = strict(AnnotationFilter, request.GET, queryset=listed)
     table = AnnotationTable(found.qs)
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
