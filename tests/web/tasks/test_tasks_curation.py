@@ -240,7 +240,9 @@ class TestPages:
         for path, role in posts.items():
             assert Client().post(path).status_code == 302, path
             assert browser(people[below[role]]).post(path).status_code == 403, path
-            shown_again = path == "/suites/open/"  # a refusal shows the form at this address; its links lead to the list
+            shown_again = (
+                path == "/suites/open/"
+            )  # a refusal shows the form at this address; its links lead to the list
             assert browser(people[role]).get(path).status_code == (302 if shown_again else 405), path
             assert browser(people[role]).post(path).status_code == (422 if shown_again else 302), path
             strict = Client(enforce_csrf_checks=True)
