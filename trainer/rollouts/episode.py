@@ -63,6 +63,9 @@ class ParsedTurn(Protocol):
     def text(self) -> str: ...
 
     @property
+    def content(self) -> str: ...
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]: ...
 
     @property
@@ -316,7 +319,9 @@ class TokenPlayer:
             )
         )
         self.record.close_segment()
-        messages = self.windows.next_messages(self.record.messages, read_summary(parsed.text), self.session.todos)
+        messages = self.windows.next_messages(
+            self.record.messages, read_summary(parsed.content or parsed.text), self.session.todos
+        )
         self.record.opening = str(messages[-1]["content"])
         self.record.read(self.services.renderer.start(messages, self.session.schemas()))
 
