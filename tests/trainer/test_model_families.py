@@ -135,7 +135,7 @@ TABLE = {
         served=False,
     ),
 }
-LIMITS = Limits(max_context=384, max_slots=4)
+LIMITS = Limits(max_context=384, max_num_seqs=4, kv_bytes=1 << 25)
 LENGTH = 12
 
 
