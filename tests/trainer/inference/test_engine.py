@@ -170,7 +170,7 @@ def test_a_prompt_is_found_after_its_session_went_on_with_another() -> None:
     engine.finish()
     job = engine.submit(2, first)
     engine.check(first, engine.finish()[2])
-    assert job.reused == 29
+    assert job.reused == 30
 
 
 def test_the_seed_decides_whatever_shares_the_batch() -> None:
