@@ -48,7 +48,7 @@ def place_of(kind: str, run_id: int) -> Place:
         return Place()
 
 
-def _note(kind: str, run_id: int, place: Place) -> None:
+def note_place(kind: str, run_id: int, place: Place) -> None:
     file = _file(kind, run_id)
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_suffix(".new")
@@ -110,7 +110,7 @@ class Feeder:
         while points := points_after(run.pk, place.at, until=until):
             kept = self.mirror(run).write(points, place.kept)
             place = Place(at=points[-1].at, kept=kept)
-            _note(self.kind, run.pk, place)
+            note_place(self.kind, run.pk, place)
             total += len(points)
         return total
 

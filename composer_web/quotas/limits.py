@@ -80,11 +80,11 @@ def admitted(*, run: Run, wanted: int, group_size: int) -> int:
             # A project's key is below zero, so that it is nobody's.
             key = -quota.project_id if quota.project_id else run.created_by_id or 0
             cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [ADVISORY_CLASS, key])
-        wanted = min(wanted, _room(quota, _use(quota, run)) // group_size)
+        wanted = min(wanted, rollouts_left(quota, _use(quota, run)) // group_size)
     return wanted
 
 
-def _room(quota: Quota, now: Use) -> int:
+def rollouts_left(quota: Quota, now: Use) -> int:
     """Number of rollouts that may still start."""
     room = 1 << 30
     if quota.storage_gib is not None and now.bytes >= quota.storage_gib * GIB:
@@ -103,7 +103,7 @@ def why_held(run: Run, *, group_size: int) -> str:
         return ""
     for quota in of(user_id=run.created_by_id, project_id=run.project_id):
         now = _use(quota, run)
-        if _room(quota, now) < group_size:
+        if rollouts_left(quota, now) < group_size:
             return _told(quota, now, group_size)
     return ""
 

@@ -47,12 +47,12 @@ def checks() -> list[Check]:
         _timed("broker", _broker),
         _timed("inference", _inference),
         _timed("disk", _disk),
-        _timed("weights", _weights),
+        _timed("weights", check_weights),
     ]
     if database.ok:
-        found += [_timed("outbox", _outbox), _timed("workers", _workers), _timed("leases", _leases)]
+        found += [_timed("outbox", check_outbox), _timed("workers", check_workers), _timed("leases", check_leases)]
         found.append(_timed("admins", _admins))
-        found.append(_timed("queues", lambda: _queues(found[1].detail.get("queues", {}))))
+        found.append(_timed("queues", lambda: check_queues(found[1].detail.get("queues", {}))))
     return found
 
 
@@ -115,7 +115,7 @@ def _disk() -> tuple[bool, str, dict[str, Any]]:
     return ok, text if ok else f"{text}: free some below {env().data} or checkpoints will fail", {"free": usage.free}
 
 
-def _weights() -> tuple[bool, str, dict[str, Any]]:
+def check_weights() -> tuple[bool, str, dict[str, Any]]:
     where = env().weight_store or str(env().data / "weights")
     folder = env().data / "weights"
     if not env().weight_store and folder.exists() and not os.access(folder, os.W_OK):
@@ -127,7 +127,7 @@ def _weights() -> tuple[bool, str, dict[str, Any]]:
     return True, f"runs publish to {where}", {"store": where}
 
 
-def _leases() -> tuple[bool, str, dict[str, Any]]:
+def check_leases() -> tuple[bool, str, dict[str, Any]]:
     """Leases whose holder no longer sends heartbeats. The reconciler reassigns the work, so a few seconds are
     harmless."""
     held = Lease.objects.exclude(owner="")
@@ -156,7 +156,7 @@ def _admins() -> tuple[bool, str, dict[str, Any]]:
     )
 
 
-def _queues(depth: dict[str, int]) -> tuple[bool, str, dict[str, Any]]:
+def check_queues(depth: dict[str, int]) -> tuple[bool, str, dict[str, Any]]:
     """Queues with messages but no consumer."""
     since = timezone.now() - timedelta(seconds=SILENT_SECONDS)
     served = {
@@ -178,7 +178,7 @@ def _command(queue: str) -> str:
     )
 
 
-def _outbox() -> tuple[bool, str, dict[str, Any]]:
+def check_outbox() -> tuple[bool, str, dict[str, Any]]:
     waiting = Outbox.objects.filter(sent_at=None, due_at__lte=timezone.now())
     oldest = waiting.order_by("due_at").values_list("due_at", flat=True).first()
     age = (timezone.now() - oldest).total_seconds() if oldest else 0.0
@@ -190,7 +190,7 @@ def _outbox() -> tuple[bool, str, dict[str, Any]]:
     )
 
 
-def _workers() -> tuple[bool, str, dict[str, Any]]:
+def check_workers() -> tuple[bool, str, dict[str, Any]]:
     now = timezone.now()
     rows = [
         {"name": w.name, "kind": w.kind, "silent": round((now - w.beat_at).total_seconds(), 1), "detail": w.detail}

@@ -117,7 +117,7 @@ def _check(wanted: Wanted) -> dict[str, Environment | None]:
     return {name: known[name] for name in wanted.packages}
 
 
-def _built(name: str, environment: Environment | None) -> BuiltPackage:
+def built_package(name: str, environment: Environment | None) -> BuiltPackage:
     if environment is not None:
         return installing.built_package(environment)
     (package,) = build_package_environments(store(), [name])
@@ -204,7 +204,7 @@ def generate_suite(wanted: Wanted) -> Suite | None:
 
 def _made(wanted: Wanted, report: Report | None = None) -> tuple[list[TaskSpec], list[Yield]]:
     chosen = _check(wanted)
-    built = [_built(name, environment) for name, environment in chosen.items()]
+    built = [built_package(name, environment) for name, environment in chosen.items()]
     mined = [_history(one) if "mining" in wanted.generators else () for one in chosen.values()]
     return generated(wanted, built, mined, rewrite=_rewriter(wanted.rewriter), report=report)
 

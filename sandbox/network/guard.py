@@ -123,7 +123,7 @@ class Transport(httpx.HTTPTransport):
     def __init__(self, guard: Guard) -> None:
         super().__init__(trust_env=False)
         # httpx hands no network backend on: its pool is made anew, with what it trusts.
-        self._pool = httpcore.ConnectionPool(ssl_context=_trust(), network_backend=Backend(guard))
+        self._pool = httpcore.ConnectionPool(ssl_context=trust_context(), network_backend=Backend(guard))
 
 
 class AsyncTransport(httpx.AsyncHTTPTransport):
@@ -132,12 +132,12 @@ class AsyncTransport(httpx.AsyncHTTPTransport):
     def __init__(self, guard: Guard) -> None:
         super().__init__(trust_env=False)
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=_trust(), max_connections=1_000, network_backend=AsyncBackend(guard)
+            ssl_context=trust_context(), max_connections=1_000, network_backend=AsyncBackend(guard)
         )
 
 
 @lru_cache(maxsize=1)
-def _trust() -> ssl.SSLContext:
+def trust_context() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 

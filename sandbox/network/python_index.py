@@ -190,7 +190,7 @@ class PythonIndex:
         address = urljoin(upstream.url, f"{name}/")
         body, kind = await self._fetcher.page(upstream, address, ACCEPT_SUPPORTED, meter)
         try:
-            return await asyncio.to_thread(_parse, name, body, kind, address)
+            return await asyncio.to_thread(parse_page, name, body, kind, address)
         except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RegistryFailed(f"the index's page of {name} cannot be understood ({type(error).__name__})") from None
         except (UnsupportedMIMEType, UnsupportedAPIVersion) as error:
@@ -212,7 +212,7 @@ class PythonIndex:
         return Found(file=file, version=version, sha256=sha256, upstream=upstream)
 
 
-def _parse(name: str, body: bytes, kind: str, address: str) -> list[IndexFile]:
+def parse_page(name: str, body: bytes, kind: str, address: str) -> list[IndexFile]:
     """The files of a page; a large one takes a second, so not in the event loop."""
     details = parse_project_details(body.decode(), kind, name)
     files = [IndexFile.model_validate(entry) for entry in details["files"]]

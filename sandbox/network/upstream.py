@@ -110,19 +110,19 @@ def discover(environment: Mapping[str, str] = os.environ) -> Upstreams:
     except to look up the registries' addresses. Raises UpstreamError."""
     secret = environment.get(SETTINGS["authorization"])
     authorization = SecretStr(secret) if secret else None
-    pip = _pip_settings()
+    pip = pip_settings()
     skipped: list[str] = []
     named = environment.get(SETTINGS["python"])
-    indexes = named.split() if named else _pip_indexes(pip)
+    indexes = named.split() if named else pip_indexes(pip)
     python = []
     for url in indexes:
         if urlsplit(url).scheme in ("http", "https"):
             python.append(Upstream.of(url, authorization))
         else:
             skipped.append(f"Python index {_shown(url)}: only http(s) is served")
-    npm = environment.get(SETTINGS["npm"]) or _said("npm", "config", "get", "registry")
-    go = environment.get(SETTINGS["go"]) or _go_proxy(_said("go", "env", "GOPROXY"))
-    cargo = environment.get(SETTINGS["cargo"]) or _cargo_index(environment)
+    npm = environment.get(SETTINGS["npm"]) or command_output("npm", "config", "get", "registry")
+    go = environment.get(SETTINGS["go"]) or _go_proxy(command_output("go", "env", "GOPROXY"))
+    cargo = environment.get(SETTINGS["cargo"]) or cargo_index(environment)
     if cargo and not cargo.startswith(("sparse+", "http://", "https://")):
         skipped.append(f"Cargo index {_shown(cargo)}: only sparse indexes are served")
         cargo = None
@@ -145,9 +145,9 @@ async def discover_aside() -> Upstreams:
     return await asyncio.to_thread(discover)
 
 
-def _pip_settings() -> dict[str, str]:
+def pip_settings() -> dict[str, str]:
     """What `pip install` of this interpreter would use, by option; the strongest source wins."""
-    listing = _said(sys.executable, "-m", "pip", "config", "list")
+    listing = command_output(sys.executable, "-m", "pip", "config", "list")
     found: dict[str, str] = {}
     for source in ("global", "install", ":env:"):
         for line in listing.splitlines():
@@ -157,16 +157,16 @@ def _pip_settings() -> dict[str, str]:
     return found
 
 
-def _pip_indexes(settings: Mapping[str, str]) -> list[str]:
+def pip_indexes(settings: Mapping[str, str]) -> list[str]:
     if settings.get("no-index", "").lower() in ("1", "true", "yes", "on"):
         return []
-    index = settings.get("index-url") or _pip_default()
+    index = settings.get("index-url") or pip_default()
     return ([index] if index else []) + settings.get("extra-index-url", "").split()
 
 
-def _pip_default() -> str | None:
+def pip_default() -> str | None:
     """pip's own index, from its help."""
-    text = " ".join(_said(sys.executable, "-m", "pip", "install", "--help").split())
+    text = " ".join(command_output(sys.executable, "-m", "pip", "install", "--help").split())
     found = re.search(r"--index-url <url> [^(]*\(default (https?://[^\s)]+)\)", text)
     return found.group(1) if found else None
 
@@ -177,7 +177,7 @@ def _go_proxy(setting: str) -> str | None:
     return proxies[0] if proxies else None
 
 
-def _cargo_index(environment: Mapping[str, str]) -> str | None:
+def cargo_index(environment: Mapping[str, str]) -> str | None:
     """What the host's own Cargo settings put in place of its default registry; cargo itself does not tell."""
     home = Path(environment.get("CARGO_HOME") or Path.home() / ".cargo")
     path = next((path for path in (home / "config.toml", home / "config") if path.is_file()), None)
@@ -193,7 +193,7 @@ def _cargo_index(environment: Mapping[str, str]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _said(*command: str) -> str:
+def command_output(*command: str) -> str:
     """What a tool of the host answers; empty when it is not there. Raises UpstreamError when it fails."""
     if shutil.which(command[0]) is None:
         return ""

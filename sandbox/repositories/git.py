@@ -155,7 +155,7 @@ class Git:
             guard = guard or Guard()
             host, port = _place(location, guard)
             addresses = _judged(host, port, guard)
-            _check_version()
+            check_version()
             settings["http.curloptResolve"] = f"{host}:{port}:{','.join(addresses)}"
         if token is not None:
             pair = base64.b64encode(f"x-access-token:{token.get_secret_value()}".encode()).decode()
@@ -281,7 +281,7 @@ def _blobs(data: bytes) -> list[bytes]:
 
 
 @lru_cache(maxsize=1)
-def _check_version() -> None:
+def check_version() -> None:
     """An older git would not heed where it has to connect to. Raises PackageUnavailable."""
     git = shutil.which("git")
     if git is None:

@@ -31,7 +31,7 @@ def main() -> int:
             case "up":
                 return _up(layout, only_services=arguments.only_services, detach=arguments.detach)
             case "demo":
-                return _demo(layout, new=arguments.new, leave=arguments.exit)
+                return demo(layout, new=arguments.new, leave=arguments.exit)
             case "down":
                 say("stopped" if bring_down(layout) else "nothing was running")
                 return 0
@@ -69,7 +69,7 @@ def _up(layout: Layout, *, only_services: bool, detach: bool) -> int:
             foreground.stop(layout)
 
 
-def _demo(layout: Layout, *, new: bool, leave: bool) -> int:
+def demo(layout: Layout, *, new: bool, leave: bool) -> int:
     foreground.obey_signals()
     began = time.monotonic()
     started_here = False

@@ -24,7 +24,7 @@ from trainer.distributed.elastic import node_agent, rendezvous
 from trainer.distributed.elastic.launch import run_stage_on_ranks
 from trainer.distributed.elastic.nodes import RendezvousConfig, check, request_nodes, shared_folder
 from trainer.distributed.elastic.rpc import KEY
-from trainer.distributed.parallel_dims import _rank
+from trainer.distributed.parallel_dims import process_rank
 from trainer.errors import ParallelRefused
 from trainer.midtrain.stage import run_midtrain
 from trainer.stages.base import StageResult
@@ -81,9 +81,9 @@ def test_torchrun_reads_them(tmp_path: Path) -> None:
 
 def test_places_are_taken_once_and_those_of_the_dead_are_free(tmp_path: Path) -> None:
     place = tmp_path / "taken-1"
-    assert node_agent._take(place) and not node_agent._take(place)
+    assert node_agent.claim(place) and not node_agent.claim(place)
     os.utime(place, (time.time() - 60, time.time() - 60))
-    assert node_agent._take(place) and not node_agent._take(place)
+    assert node_agent.claim(place) and not node_agent.claim(place)
 
 
 def numbered(rank: int) -> None:
@@ -94,7 +94,7 @@ def numbered(rank: int) -> None:
     if rank == 1:
         os.environ[KEY] = "00"
     store = distributed.distributed_c10d._get_default_store()
-    assert _rank(store) == 1 - rank
+    assert process_rank(store) == 1 - rank
 
 
 def test_the_machine_that_has_the_run_has_rank_0(tmp_path: Path) -> None:

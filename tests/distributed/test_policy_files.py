@@ -61,7 +61,7 @@ def written(rank: int, root: str) -> None:
         expected = learner.weights()
         learner.train(groups(seed=2), step=2)
         checkpoints.wait()
-        policy_files._together = held.original
+        policy_files.merge_parts = held.original
         total = nbytes({name: t for name, t in expected.items() if name != "lm_head.weight" or family != "qwen3"})
         largest = max(tensor.nbytes for tensor in expected.values())
         assert (len(held.files) > 3) if rank == 0 else not held.files
@@ -79,12 +79,12 @@ class Held:
         self.files: list[int] = []
         """Bytes of whole tensors, by file."""
         self.staged = 0
-        self.original = policy_files._together
+        self.original = policy_files.merge_parts
 
 
 def watch() -> Held:
     held = Held()
-    stage, together = policy_files.stage, policy_files._together
+    stage, together = policy_files.stage, policy_files.merge_parts
 
     def staged(*args: Any, **others: Any) -> policy_files.Staged:
         found = stage(*args, **others)
@@ -98,7 +98,7 @@ def watch() -> Held:
         return tensors
 
     policy_files.stage = staged  # type: ignore[assignment]
-    policy_files._together = put_together
+    policy_files.merge_parts = put_together
     return held
 
 

@@ -20,6 +20,6 @@ def test_a_demo_that_is_stopped(
 
     monkeypatch.setattr(foreground, "obey_signals", lambda: None)
     monkeypatch.setattr(stack, "bring_up", stopped)
-    assert stack._demo(Layout.open(tmp_path / "d"), new=False, leave=leave) == code
+    assert stack.demo(Layout.open(tmp_path / "d"), new=False, leave=leave) == code
     said = capfd.readouterr()
     assert ("before the run had ended" in said.out + said.err) == leave

@@ -6,7 +6,7 @@ import pytest
 
 from composer_web.rollouts.models import Finding
 from composer_web.rollouts.worker import loop
-from composer_web.rollouts.worker.execution import _deployed
+from composer_web.rollouts.worker.execution import deployed_at
 from tests.redteam import pairs, product
 
 QUICK = ("D1", "D2", "D3")
@@ -15,8 +15,8 @@ QUICK = ("D1", "D2", "D3")
 @pytest.fixture
 def fresh_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The episode loop keeps its client, whose engine is another one here."""
-    monkeypatch.setattr(loop, "_one", None)
-    _deployed.clear()
+    monkeypatch.setattr(loop, "current_loop", None)
+    deployed_at.clear()
 
 
 @pytest.mark.django_db(transaction=True)

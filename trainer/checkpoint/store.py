@@ -114,7 +114,7 @@ class CheckpointStore:
         digests = {path.relative_to(scratch).as_posix(): _digest(path) for path in files}
         whole = state.model_copy(update={"digests": digests})
         (scratch / STATE_FILE).write_text(whole.model_dump_json(indent=1), encoding="utf-8")
-        _sync_tree(scratch)
+        sync_tree(scratch)
         if final.exists():
             shutil.rmtree(final)
         scratch.rename(final)
@@ -200,7 +200,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _sync_tree(root: Path) -> None:
+def sync_tree(root: Path) -> None:
     for path in root.rglob("*"):
         _sync(path)
     _sync(root)

@@ -93,7 +93,7 @@ def join(config: ParallelConfig) -> Meshes:
     distributed.init_process_group(
         "cpu:gloo,cuda:nccl" if cuda else "gloo",
         store=store,
-        rank=_rank(store),
+        rank=process_rank(store),
         world_size=int(os.environ["WORLD_SIZE"]),
         timeout=PATIENCE,
     )
@@ -105,7 +105,7 @@ def is_first() -> bool:
     return KEY in os.environ and os.environ["LOCAL_RANK"] == "0"
 
 
-def _rank(store: Store) -> int:
+def process_rank(store: Store) -> int:
     """Rank with the host node first. torchrun numbers nodes arbitrarily; ranks start at the host and keep torchrun's
     order."""
     own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

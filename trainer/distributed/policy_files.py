@@ -86,7 +86,7 @@ def write(staged: Staged, folder: Path, rank: int, group: distributed.ProcessGro
                 if name in staged.mine:
                     distributed.send(staged.mine.pop(name).words, dst=0, group=group)
             continue
-        tensors = _together(staged, names, group)
+        tensors = merge_parts(staged, names, group)
         try:
             if failed is None:
                 save_file(tensors, folder / file, metadata={"format": "pt"})
@@ -100,7 +100,7 @@ def write(staged: Staged, folder: Path, rank: int, group: distributed.ProcessGro
         (folder / INDEX).write_text(text, encoding="utf-8")
 
 
-def _together(staged: Staged, names: list[str], group: distributed.ProcessGroup) -> dict[str, Tensor]:
+def merge_parts(staged: Staged, names: list[str], group: distributed.ProcessGroup) -> dict[str, Tensor]:
     """Assemble the full tensors of one file from all ranks' parts."""
     tensors = {name: torch.empty_like(staged.whole[name], device="cpu") for name in names}
     flat = {name: tensor.reshape(-1).view(torch.uint8) for name, tensor in tensors.items()}

@@ -19,13 +19,13 @@ import torch
 
 def give_back() -> None:
     """Release free pages of the heap; does nothing where the C library lacks the call (glibc has it)."""
-    trim = _malloc_trim()
+    trim = find_malloc_trim()
     if trim is not None:
         trim(0)
 
 
 @cache
-def _malloc_trim() -> Any:
+def find_malloc_trim() -> Any:
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 

@@ -19,7 +19,7 @@ from trainer.rewards.parts import base
 
 FOLDER = "OPENCOMPOSER_REWARDS"
 
-_read: dict[Path, tuple[tuple[int, int], str]] = {}
+loaded_files: dict[Path, tuple[tuple[int, int], str]] = {}
 """File → (modification time and size, SHA-256) as it was read."""
 _reading = threading.Lock()
 
@@ -36,13 +36,13 @@ def refresh() -> None:
         for path in sorted(folder.glob("*.py")):
             status = path.stat()
             stamp = (status.st_mtime_ns, status.st_size)
-            if path in _read and _read[path][0] == stamp:
+            if path in loaded_files and loaded_files[path][0] == stamp:
                 continue
             text = path.read_bytes()
             digest = hashlib.sha256(text).hexdigest()
-            if path not in _read or _read[path][1] != digest:
+            if path not in loaded_files or loaded_files[path][1] != digest:
                 _load(path, text)
-            _read[path] = (stamp, digest)
+            loaded_files[path] = (stamp, digest)
 
 
 def _load(path: Path, text: bytes) -> None:

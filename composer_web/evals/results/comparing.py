@@ -100,7 +100,7 @@ def compare(before: Evaluation, after: Evaluation) -> Comparison:
     if not shared:
         raise UserError("evaluations", f"evaluations {before.pk} and {after.pk} share no task with a verdict")
     versions = TaskVersion.objects.filter(pk__in=shared).select_related("task").defer("spec", "controls").in_bulk()
-    changes = [Change(versions[pk], old[pk], new[pk], _chance(old[pk], new[pk])) for pk in shared]
+    changes = [Change(versions[pk], old[pk], new[pk], p_value(old[pk], new[pk])) for pk in shared]
     changes.sort(key=lambda change: (change.difference, change.chance, change.version.task.slug))
     differences = [change.difference for change in changes]
     # The interval of shares knows no value below 0: half the difference, moved up, is a share.
@@ -129,7 +129,7 @@ def _first(ids: list[int]) -> int | None:
     return ids[0] if ids else None
 
 
-def _chance(before: Side, after: Side) -> float:
+def p_value(before: Side, after: Side) -> float:
     """Two-sided Fisher's exact test: the sum over all tables no likelier than the observed one."""
     n, m, passes = before.verdicts, after.verdicts, len(before.passed) + len(after.passed)
     whole = comb(n + m, passes)

@@ -77,7 +77,7 @@ async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, s
             session=ask.session,
             timeout_seconds=max(0.05, ask.deadline - time.monotonic()),
         )
-        answer = await _ask(client, request)
+        answer = await ask_engine(client, request)
         piece += 1
         if written.first_token is None:
             written.first_token = time.monotonic() - ask.began
@@ -103,7 +103,7 @@ class NotDeployed(Exception):
     """The server has lost the deployment. Deploy it and retry."""
 
 
-async def _ask(client: InferenceClient, request: GenerateRequest):  # type: ignore[no-untyped-def]
+async def ask_engine(client: InferenceClient, request: GenerateRequest):  # type: ignore[no-untyped-def]
     try:
         async with asyncio.timeout(request.timeout_seconds + 5.0):
             return await client.generate(request)

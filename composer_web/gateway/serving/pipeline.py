@@ -44,7 +44,7 @@ interpreter."""
 class Here:
     """State shared by the requests of one event loop."""
 
-    _all: WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = WeakKeyDictionary()
+    by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self.client: HttpInferenceClient = inference.client()
@@ -53,7 +53,7 @@ class Here:
 
     @classmethod
     def of_this_loop(cls) -> Here:
-        return cls._all.setdefault(asyncio.get_running_loop(), cls())
+        return cls.by_loop.setdefault(asyncio.get_running_loop(), cls())
 
 
 known = transcripts.Transcripts()
@@ -169,13 +169,15 @@ async def begin(received: Received) -> tuple[Work, Started | None]:
     came = received.parsed()
     guess = _guess(came)
     if guess is None:
-        work = await beside(lambda: came.work(_admit(came)))  # one thread for all: each change of threads costs time
+        work = await beside(
+            lambda: came.work(admit_request(came))
+        )  # one thread for all: each change of threads costs time
         return work, await _start(work) if work.prompt else None
     early = asyncio.create_task(_start(guess))
     try:
         for _ in range(TURNS):
             await asyncio.sleep(0)
-        admitted = await beside(_admit, came)
+        admitted = await beside(admit_request, came)
         if admitted == guess.admitted:
             guess.admitted = admitted
             return guess, await early
@@ -194,13 +196,13 @@ async def _prepared(received: Received) -> Work:
 
     def prepare() -> Work:
         came = received.parsed()
-        return came.work(_admit(came))
+        return came.work(admit_request(came))
 
     seconds = found.settings.answer_seconds - (time.monotonic() - received.began)
     return await Here.of_this_loop().preparation.run(found.token.pk, prepare, seconds=max(0.05, seconds))
 
 
-def _admit(came: Came) -> admission.Admitted:
+def admit_request(came: Came) -> admission.Admitted:
     with connected():  # a long answer must not keep it
         return admission.admit(came.request, came.authorization, came.asked)
 

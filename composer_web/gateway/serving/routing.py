@@ -76,7 +76,7 @@ def models(settings: Settings) -> list[str]:
     return [promotion.CHANNEL, *known.values_list("name", flat=True)]
 
 
-_folders: dict[tuple[int, int], Path] = {}
+policy_folders: dict[tuple[int, int], Path] = {}
 """Weights of a promoted version never move. A missing folder is looked up again."""
 
 
@@ -86,7 +86,7 @@ def _weights(serving: Serving, key: str) -> Target:
         return target
     chosen = _chosen(serving, key)
     try:
-        _folders[chosen.policy_id, chosen.version] = resolve(f"{chosen.name}@{chosen.version}").path
+        policy_folders[chosen.policy_id, chosen.version] = resolve(f"{chosen.name}@{chosen.version}").path
     except UserError as error:
         raise Unavailable(f"the promoted version cannot be served: {error.message}") from error
     target = at_once(serving, key)
@@ -97,7 +97,7 @@ def _weights(serving: Serving, key: str) -> Target:
 def at_once(serving: Serving, key: str) -> Target | None:
     """The target, if known without a lookup."""
     chosen = _chosen(serving, key)
-    folder = _folders.get((chosen.policy_id, chosen.version))
+    folder = policy_folders.get((chosen.policy_id, chosen.version))
     if folder is None:
         return None
     return Target(chosen.policy_id, chosen.name, chosen.version, chosen is serving.canary, folder)

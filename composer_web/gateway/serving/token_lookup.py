@@ -85,7 +85,7 @@ def read(secret: str) -> TokenStatus | None:
     """None unless the secret belongs to a valid token of an active user. Records the use."""
     now = timezone.now()
     digest = _digest(secret)
-    row = _row({"channel": CHANNEL, "digest": digest, "now": now})
+    row = find_row({"channel": CHANNEL, "digest": digest, "now": now})
     if row is None:
         forget(secret)
         return None
@@ -104,7 +104,7 @@ def read(secret: str) -> TokenStatus | None:
     return found
 
 
-def _row(given: dict[str, object]) -> tuple[Any, ...] | None:
+def find_row(given: dict[str, object]) -> tuple[Any, ...] | None:
     """Execute the prepared statement. Postgres takes four times as long to plan as to execute it, so each connection
     plans it once."""
     connection.ensure_connection()

@@ -202,7 +202,9 @@ def _written(export_id: int, held: leases.Held) -> str:
             except Voided:
                 return "something in it was deleted meanwhile"
             except (ExportFailed, OSError) as error:
-                _still(export, state="failed", cause=(str(error) or repr(error))[:2000], finished_at=timezone.now())
+                update_running(
+                    export, state="failed", cause=(str(error) or repr(error))[:2000], finished_at=timezone.now()
+                )
                 return f"failed: {error}"
         return f"{export.rows} rows"
     except (leases.LeaseLost, Voided) as error:
@@ -233,7 +235,7 @@ def _fill(export: Export) -> None:
     except UserError as error:
         raise ExportFailed(f"{error}; it was there when this export was asked for") from error
     export.rows = 0
-    _still(export, state="running", total=query.count())
+    update_running(export, state="running", total=query.count())
     end = time.monotonic() + MAX_SECONDS
     folder().mkdir(parents=True, exist_ok=True)
     target = file_of(export)
@@ -245,17 +247,17 @@ def _fill(export: Export) -> None:
                     raise ExportFailed(f"not done within {MAX_SECONDS:.0f} s; narrow the filters")
                 put(rows)
                 export.rows += len(rows)
-                _still(export)
+                update_running(export)
         now = timezone.now()
         with transaction.atomic():  # its row is locked: who voids it finds it running before this, or done after it
-            _still(export, state="done", finished_at=now, expires_at=now + KEPT, bytes=part.stat().st_size)
+            update_running(export, state="done", finished_at=now, expires_at=now + KEPT, bytes=part.stat().st_size)
             os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
 
 
 @transaction.atomic
-def _still(export: Export, **values: Any) -> None:
+def update_running(export: Export, **values: Any) -> None:
     """Store the progress. Raises Voided, LeaseLost."""
     leases.fence()
     if not Export.objects.filter(pk=export.pk, state__in=OPEN).update(rows=export.rows, **values):

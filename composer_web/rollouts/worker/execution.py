@@ -250,13 +250,13 @@ def _check_plays(group: Group, plan: Plan) -> None:
     raise GroupEnded(Cause.POLICY_UNUSABLE, cannot_play(policy.name, problem))
 
 
-_deployed: dict[str, float] = {}
+deployed_at: dict[str, float] = {}
 
 
 def ensure_deployment(spec: DeploymentSpec) -> None:
     """Have the server serve `spec`. Repeats the request every few seconds, since a restarted server may have lost
     it. Raises GroupFailed."""
-    if time.monotonic() - _deployed.get(spec.name, -1e9) < 5.0:
+    if time.monotonic() - deployed_at.get(spec.name, -1e9) < 5.0:
         return
     end = time.monotonic() + SERVER_SECONDS
     while True:
@@ -268,7 +268,7 @@ def ensure_deployment(spec: DeploymentSpec) -> None:
             if time.monotonic() > end or stopping.wait(1.0):
                 raise GroupFailed(error.outcome, f"deployment {spec.name} is not available: {error}") from error
         else:
-            _deployed[spec.name] = time.monotonic()
+            deployed_at[spec.name] = time.monotonic()
             return
 
 

@@ -60,17 +60,17 @@ class EpisodeLoop:
         return self._client
 
 
-_one: EpisodeLoop | None = None
+current_loop: EpisodeLoop | None = None
 _one_lock = threading.Lock()
 
 
 def episode_loop() -> EpisodeLoop:
     """The loop of this process, created on first use. Thread-safe."""
-    global _one
+    global current_loop
     with _one_lock:
-        if _one is None:
-            _one = EpisodeLoop()
-        return _one
+        if current_loop is None:
+            current_loop = EpisodeLoop()
+        return current_loop
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,12 +64,12 @@ def memory(config: RunConfig) -> Memory | None:
     if not parameters:
         return None
     stage, shape = config.stage, read_shape(Path(weights.path))
-    trainer = (_state(config, parameters), *(_activations(config, shape) if shape else ()))
+    trainer = (state_bytes(config, parameters), *(activation_bytes(config, shape) if shape else ()))
     engine = _engine(stage, parameters, shape) if isinstance(stage, RLConfig) else ()
     return Memory(stage.parallel.world_size, trainer, engine, trainer_bytes(stage.parallel.ranks_per_node))
 
 
-def _state(config: RunConfig, parameters: int) -> Part:
+def state_bytes(config: RunConfig, parameters: int) -> Part:
     """State held for the whole run. FSDP shards and context-parallel ranks divide it; replicas duplicate it. Elastic
     training uses the minimum number of ranks."""
     stage = config.stage
@@ -97,11 +97,11 @@ def _state(config: RunConfig, parameters: int) -> Part:
     return Part("State", math.ceil(copies * parameters * FLOAT32 / cut), how)
 
 
-def _activations(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
+def activation_bytes(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
     """Peak activations of one forward pass before its backward pass. Attention stores no quadratic matrix."""
     stage = config.stage
     parallel = stage.parallel
-    tokens = math.ceil(_pass_tokens(stage) / parallel.cp)
+    tokens = math.ceil(pass_tokens(stage) / parallel.cp)
     size = HALF if parallel.precision == "bfloat16" else FLOAT32
     layer = shape.layer_activations
     if parallel.activation_checkpointing:
@@ -119,7 +119,7 @@ def _activations(config: RunConfig, shape: Shape) -> tuple[Part, Part]:
     )
 
 
-def _pass_tokens(stage: RLConfig | MidtrainConfig | SFTConfig) -> int:
+def pass_tokens(stage: RLConfig | MidtrainConfig | SFTConfig) -> int:
     """Maximum padded tokens in one forward and backward pass of a rank. Rows are never split, so a row above the
     limit gets a pass of its own (`learning/packing.py`, `learning/supervised.py`)."""
     if isinstance(stage, RLConfig):

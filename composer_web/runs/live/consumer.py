@@ -74,7 +74,7 @@ class HintConsumer(AsyncWebsocketConsumer):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            await self._let_go()
+            await self.leave_groups()
 
     async def connect(self) -> None:
         user = self.scope.get("user")
@@ -99,7 +99,7 @@ class HintConsumer(AsyncWebsocketConsumer):
         await self._say({"hello": {"interval": INTERVAL}})
         self.tasks = (asyncio.create_task(self._write()), asyncio.create_task(self._recheck()))
 
-    async def _let_go(self) -> None:
+    async def leave_groups(self) -> None:
         if self.counted is not None:
             counting.let_go(self.counted)
         for task in self.tasks:

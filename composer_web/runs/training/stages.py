@@ -115,7 +115,7 @@ def _sft(run: Run, stage: SFTConfig, sink: DatabaseSink, policy_dir: Path, check
 
     data: dict[str, Any] = {"corpora": env().data / "corpora"}
     if stage.dataset:
-        data["dataset"] = _dataset(run, stage)
+        data["dataset"] = dataset_folder(run, stage)
         sink.phase(f"training on the dataset {stage.dataset}")
     else:
         sink.phase(f"recording {stage.episodes} expert episodes in sandboxes")
@@ -126,7 +126,7 @@ def _sft(run: Run, stage: SFTConfig, sink: DatabaseSink, policy_dir: Path, check
     return run_sft(policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints, **data)
 
 
-def _dataset(run: Run, stage: SFTConfig) -> Path:
+def dataset_folder(run: Run, stage: SFTConfig) -> Path:
     """Folder of the dataset in the run's project. Raises StageError."""
     from composer_web.datasets.selectors import ready
     from composer_web.datasets.services import folder_of

@@ -66,14 +66,14 @@ def _of_this_machine(engine: Engine) -> Image:
         folders.append(prefix)
     if prefix != "/usr/local" and os.path.isdir(LOCAL_BIN):
         programs = tuple(base_root.python_programs(interpreter).items())
-    archive = _archive()
+    archive = build_archive()
     name = f"{REPOSITORY}:{hashlib.sha256(archive).hexdigest()[:16]}"
     if not engine.has_image(name):
         engine.import_image(name, archive)
     return Image(name=name, python=interpreter, folders=tuple(folders), programs=programs)
 
 
-def _archive() -> bytes:
+def build_archive() -> bytes:
     """The image of this machine as a tar archive; the same bytes for the same files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:

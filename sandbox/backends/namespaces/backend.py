@@ -53,7 +53,7 @@ class NamespacesBackend:
         with self._lock:
             if self._capabilities is None or self._zygote is None or not self._zygote.ours():
                 self._zygote = ZygoteClient()
-                self._capabilities = _capabilities(self._zygote.found)
+                self._capabilities = read_capabilities(self._zygote.found)
                 warn_of_neighbours(self.name, self._capabilities)
             return self._capabilities
 
@@ -202,7 +202,7 @@ def _start_error(hello: dict) -> SandboxError:
     )
 
 
-def _capabilities(found: dict) -> Capabilities:
+def read_capabilities(found: dict) -> Capabilities:
     reasons = list(found["reasons"])
     trial = found["trial"]
     if trial.get("op") != "ready":

@@ -86,7 +86,7 @@ async def _python_files(context: ToolContext, paths: list[str]) -> list[str]:
 
 
 @cache
-def _ruff() -> str:
+def ruff_path() -> str:
     from ruff.__main__ import find_ruff_bin  # type: ignore[import-untyped]
 
     return str(find_ruff_bin())
@@ -96,7 +96,7 @@ async def lint(name: str, content: bytes) -> list[str]:
     """ruff's findings in one file as output lines. Raises HarnessFailure when ruff is absent or breaks."""
     try:
         process = await asyncio.create_subprocess_exec(
-            _ruff(),
+            ruff_path(),
             *("check", "--isolated", "--no-cache", "--select", RULES, "--exit-zero", "--output-format", "json"),
             f"--stdin-filename={name}",
             "-",

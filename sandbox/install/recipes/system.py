@@ -69,7 +69,7 @@ class SystemPackages:
         with tempfile.TemporaryDirectory(prefix="system-") as folder:
             try:
                 async with asyncio.timeout(DOWNLOAD_SECONDS):
-                    archives = await _downloaded(Path(folder), wanted)
+                    archives = await download_archives(Path(folder), wanted)
             except (OSError, TimeoutError, AptFailed) as error:
                 attempt.log(f"this machine's apt does not give them ({error}): {diagnosis.remedy(wanted[0])}")
                 return False
@@ -116,7 +116,7 @@ class AptFailed(Exception):
     """apt is not there, knows no such package, or could not download it."""
 
 
-async def _downloaded(folder: Path, names: Sequence[str]) -> list[Path]:
+async def download_archives(folder: Path, names: Sequence[str]) -> list[Path]:
     """The archives of packages and of what they need that this machine lacks. Raises AptFailed."""
     listed = await _apt(
         folder, "install", "--print-uris", "-qq", "-y", "--no-install-recommends", "--no-remove", *names

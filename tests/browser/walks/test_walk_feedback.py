@@ -78,7 +78,7 @@ def address(people: dict[str, User], tmp_path: Path, monkeypatch: pytest.MonkeyP
     port = free_port()
     monkeypatch.setattr(env(), "inference_url", f"http://127.0.0.1:{port}")
     monkeypatch.setattr(pipeline, "known", transcripts.Transcripts())
-    routing._folders.clear()
+    routing.policy_folders.clear()
     app.control.purge()  # messages of earlier tests
     product = Product(tmp_path, port, NO_PROXY="127.0.0.1")
     with serve() as url:

@@ -16,7 +16,7 @@ import pytest
 
 from sandbox.backends.base import Capabilities, EnvSpec, Limits, LimitUnenforceable, SandboxUnavailable
 from sandbox.backends.limits import refuse_unenforceable
-from sandbox.backends.namespaces.backend import NamespacesBackend, _capabilities
+from sandbox.backends.namespaces.backend import NamespacesBackend, read_capabilities
 from sandbox.backends.namespaces.remedies import explain
 from sandbox.backends.users import USERS
 
@@ -85,7 +85,7 @@ def test_required_limit_without_means(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = NamespacesBackend()
     found = backend.probe()
     weaker = dataclasses.replace(found, enforced=found.enforced - {"cpu"}, reasons=("no cpu controller",))
-    monkeypatch.setattr(backend, "_capabilities", weaker)
+    monkeypatch.setattr(backend, "read_capabilities", weaker)
     limits = Limits(required=frozenset({"memory", "cpu"}))
     with pytest.raises(SandboxUnavailable, match=r"\['cpu'\].*no cpu controller"):
         asyncio.run(backend.start(EnvSpec(layers=()), limits=limits))
@@ -96,7 +96,7 @@ def test_required_limit_without_means(monkeypatch: pytest.MonkeyPatch) -> None:
     ("cgroup", "cpu", "enforced"), [("v2", True, True), ("v1", False, False), ("none", False, False)]
 )
 def test_capabilities_say_what_is_enforced(cgroup: str, cpu: bool, enforced: bool) -> None:
-    found = _capabilities(
+    found = read_capabilities(
         {
             "cgroup": cgroup,
             "cpu": cpu,
@@ -122,7 +122,7 @@ def test_users_of_their_own_can_be_required(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_failed_trial_is_not_usable() -> None:
     trial = {"op": "fail", "step": "overlay", "errno": 19, "text": "mount overlay: No such device"}
-    found = _capabilities({"cgroup": "none", "cpu": False, "reasons": [], "trial": trial})
+    found = read_capabilities({"cgroup": "none", "cpu": False, "reasons": [], "trial": trial})
     assert found == Capabilities(usable=False, cgroup="none", reasons=found.reasons)
     assert "modprobe overlay" in found.reasons[0]
 

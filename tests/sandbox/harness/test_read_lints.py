@@ -44,7 +44,7 @@ async def test_options_in_a_file_name_are_no_options():
 
 
 async def test_a_missing_linter_is_ours_to_mend(monkeypatch):
-    monkeypatch.setattr(read_lints, "_ruff", lambda: "/nonexistent/ruff")
+    monkeypatch.setattr(read_lints, "ruff_path", lambda: "/nonexistent/ruff")
     with pytest.raises(HarnessFailure) as failure:
         await read_lints.lint("a.py", b"x = 1\n")
     assert failure.value.kind is ToolErrorKind.INFRASTRUCTURE
@@ -54,7 +54,7 @@ async def test_a_linter_that_never_ends_is_stopped(monkeypatch, tmp_path):
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
-    monkeypatch.setattr(read_lints, "_ruff", lambda: str(slow))
+    monkeypatch.setattr(read_lints, "ruff_path", lambda: str(slow))
     monkeypatch.setattr(read_lints, "LINT_SECONDS", 0.2)
     with pytest.raises(ToolFailure) as failure:
         await read_lints.lint("a.py", b"x = 1\n")

@@ -71,7 +71,7 @@ async def test_a_package_is_laid_below_the_prefix_and_its_scripts_do_not_run(arc
         assert list(names) == ["odd"]
         return [archive]
 
-    monkeypatch.setattr(system, "_downloaded", downloaded)
+    monkeypatch.setattr(system, "download_archives", downloaded)
     place, packages = Place(), SystemPackages()
     assert await packages.provide(place, ["odd"])
     assert not await packages.provide(place, ["odd"])  # asked for once

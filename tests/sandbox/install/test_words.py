@@ -166,8 +166,8 @@ def test_a_plugin_of_pytest_is_there_in_the_runs_that_its_own_tests_begin():
         ["shop", "s", "shop.p"],
     ]
     facts = {"plugins": plugins, "hypothesis_ci": False}
-    assert suite._plugins(facts, "other") == ("-p", "mock", "-p", "s")
-    assert suite._plugins(facts, "shop") == () and suite._modules(facts) == "mock.plugin,shop.p"
+    assert suite.plugins_to_load(facts, "other") == ("-p", "mock", "-p", "s")
+    assert suite.plugins_to_load(facts, "shop") == () and suite.plugin_modules(facts) == "mock.plugin,shop.p"
 
 
 def test_what_later_releases_no_longer_have():

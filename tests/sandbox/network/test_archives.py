@@ -15,7 +15,7 @@ from sandbox.network import archives
 from sandbox.network.archives import Held, refuse_modules
 from sandbox.network.fetch import RegistryFailed
 from sandbox.network.policy import Denied
-from sandbox.network.python_index import _parse, version_of
+from sandbox.network.python_index import parse_page, version_of
 from tests.sandbox.network.local_registry import JSON_TYPE, tarball, wheel
 
 TARGET = frozenset({"target"})
@@ -113,7 +113,7 @@ JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dicti
 def test_any_page_is_understood_or_refused(page: str | bytes, kind: str) -> None:
     body = page if isinstance(page, bytes) else page.encode()
     try:
-        files = _parse("lib", body, kind, "http://x.test/simple/lib/")
+        files = parse_page("lib", body, kind, "http://x.test/simple/lib/")
     except (ValueError, KeyError, TypeError, RecursionError, UnsupportedMIMEType, UnsupportedAPIVersion):
         return
     assert all(isinstance(file.url, str) and file.filename == str(file.filename) for file in files)
@@ -122,6 +122,6 @@ def test_any_page_is_understood_or_refused(page: str | bytes, kind: str) -> None
 @given(JSON)
 def test_any_json_page_is_understood_or_refused(page: object) -> None:
     try:
-        _parse("lib", json.dumps(page).encode(), JSON_TYPE, "http://x.test/simple/lib/")
+        parse_page("lib", json.dumps(page).encode(), JSON_TYPE, "http://x.test/simple/lib/")
     except (ValueError, KeyError, TypeError, RecursionError):
         return

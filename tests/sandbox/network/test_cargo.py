@@ -17,7 +17,7 @@ from sandbox.network.gateway import RegistryGateway
 from sandbox.network.names import cargo_path
 from sandbox.network.paths import CargoConfig, CargoFile, CargoIndex, parse
 from sandbox.network.policy import Bounds, CargoRules, Denied, RegistryPolicy
-from sandbox.network.upstream import UpstreamError, Upstreams, _cargo_index
+from sandbox.network.upstream import UpstreamError, Upstreams, cargo_index
 from tests.sandbox.network.local_registry import LocalRegistry
 from tests.sandbox.network.running import proxy_of, upstreams_of
 
@@ -180,16 +180,16 @@ def test_rules_that_make_no_sense() -> None:
 
 def test_the_hosts_own_index_is_found(tmp_path: Path) -> None:
     own = {"CARGO_HOME": str(tmp_path)}
-    assert _cargo_index(own) is None
+    assert cargo_index(own) is None
     file = tmp_path / "config.toml"
     file.write_text('[source.crates-io]\nreplace-with="m"\n[source.m]\nregistry="sparse+http://127.0.0.1:9/i"\n')
-    assert _cargo_index(own) == "sparse+http://127.0.0.1:9/i"
+    assert cargo_index(own) == "sparse+http://127.0.0.1:9/i"
     file.write_text('[source.crates-io]\nreplace-with="m"\n[source.m]\nreplace-with="crates-io"\n')
-    assert _cargo_index(own) is None
+    assert cargo_index(own) is None
     for wrong in ("[source", "source = 5", "source.crates-io = 5"):
         file.write_text(wrong)
         with pytest.raises(UpstreamError, match=r"config\.toml cannot be read .*OPENCOMPOSER_CARGO_INDEX"):
-            _cargo_index(own)
+            cargo_index(own)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_the_hosts_own_index_is_found(tmp_path: Path) -> None:
     [("sparse+http://127.0.0.1:9/i", "http://127.0.0.1:9/i/"), ("ssh://git@127.0.0.1/i", None)],
 )
 def test_a_sparse_index_is_served_and_no_other(index: str, url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream, "_said", lambda *_: "")  # no other tool is asked
+    monkeypatch.setattr(upstream, "command_output", lambda *_: "")  # no other tool is asked
     found = upstream.discover({"OPENCOMPOSER_CARGO_INDEX": index})
     assert (found.cargo.url if found.cargo else None) == url
     assert [words for words in found.skipped if "only sparse indexes" in words] == (

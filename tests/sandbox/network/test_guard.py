@@ -184,11 +184,11 @@ def test_an_old_git_fetches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def old(*arguments: Any, **more: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess([], 0, stdout="git version 2.36.9\n")
 
-    git._check_version.cache_clear()
+    git.check_version.cache_clear()
     monkeypatch.setattr(git.subprocess, "run", old)
     with pytest.raises(PackageUnavailable, match=r"2\.37 or newer"):
         git.fetch("http://127.0.0.1:9/x", guard=Guard(frozenset({"127.0.0.1"})))
-    git._check_version.cache_clear()
+    git.check_version.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def certified(folder: Path, name: str) -> ssl.SSLContext:
 def test_tls_is_checked_against_the_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = certified(tmp_path, name)
     trust = ssl.create_default_context(cafile=str(tmp_path / f"{name}.pem"))
-    monkeypatch.setattr(guarded, "_trust", lambda: trust)
+    monkeypatch.setattr(guarded, "trust_context", lambda: trust)
     monkeypatch.setattr(socket, "getaddrinfo", Resolver("named.example", LOOPBACK))
     transport = Transport(Guard(frozenset({"named.example"})))
     with inside(context=served) as server, httpx.Client(transport=transport) as client:

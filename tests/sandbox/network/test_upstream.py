@@ -361,14 +361,14 @@ def test_otherwise_the_hosts_own_tools_do(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert found.npm is None or found.npm.url == "http://127.0.0.1:3/npm/"
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/env")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    settings = upstream._pip_settings()
-    assert settings["index-url"] == "http://127.0.0.1:9/env" and upstream._pip_indexes(settings) == []
+    settings = upstream.pip_settings()
+    assert settings["index-url"] == "http://127.0.0.1:9/env" and upstream.pip_indexes(settings) == []
 
 
 def test_pips_own_index_is_read_from_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (upstream._pip_default() or "").startswith("https://")
+    assert (upstream.pip_default() or "").startswith("https://")
     with pytest.raises(UpstreamError, match=r"failed: .*OPENCOMPOSER_PYTHON_INDEX"):
-        upstream._said("sh", "-c", "echo broken >&2; exit 3")
+        upstream.command_output("sh", "-c", "echo broken >&2; exit 3")
 
 
 async def test_dates_of_the_audit_are_in_utc(registry: LocalRegistry) -> None:

@@ -96,7 +96,7 @@ def test_a_disk_that_refuses_leaves_the_old_checkpoint_and_a_clear_message(tmp_p
     def full(path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("trainer.checkpoint.store._sync_tree", full)
+    monkeypatch.setattr("trainer.checkpoint.store.sync_tree", full)
     with pytest.raises(CheckpointError, match="No space left on device; free space"):
         store.save(policy, OPTIMIZER, state(4))
     assert store.steps() == [3]

@@ -11,7 +11,7 @@ from tests.trainer.other_device import other_device, within
 from trainer.inference.embedded.serving import server
 from trainer.inference.embedded.serving.thread import EngineThread
 
-run, to_thread = EngineThread._run, asyncio.to_thread
+run, to_thread = EngineThread.serve, asyncio.to_thread
 
 
 def engine_thread(thread: EngineThread) -> None:
@@ -31,7 +31,7 @@ if __name__ == "__main__":
     with (
         other_device() as device,
         patch.object(server, "place", lambda *_: device),
-        patch.object(EngineThread, "_run", engine_thread),
+        patch.object(EngineThread, "serve", engine_thread),
         patch("asyncio.to_thread", other_thread),
     ):
         server.main()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.learning.memory import _malloc_trim, give_back
+from trainer.learning.memory import find_malloc_trim, give_back
 
 BLOCK = 16_000
 """Floats of a tensor: 64 kB, which the C library takes from its heap."""
@@ -19,7 +19,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-@pytest.mark.skipif(_malloc_trim() is None, reason="the C library has no malloc_trim")
+@pytest.mark.skipif(find_malloc_trim() is None, reason="the C library has no malloc_trim")
 def test_freed_memory_between_living_tensors_is_given_back() -> None:
     made = [torch.zeros(BLOCK) for _ in range(1000)]
     alive = made[::10]

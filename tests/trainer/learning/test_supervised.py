@@ -58,10 +58,10 @@ def test_what_is_computed_in_is_a_setting_and_weights_stay_whole() -> None:
 
 def test_no_more_logits_exist_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    real = fused_linear_logprob._logps
+    real = fused_linear_logprob.chunk_logps
     monkeypatch.setattr(
         fused_linear_logprob,
-        "_logps",
+        "chunk_logps",
         lambda hidden, weight, *rest: seen.append(len(hidden) * len(weight)) or real(hidden, weight, *rest),
     )
     values, _, _ = stepped(lm_head_chunk_size=300)

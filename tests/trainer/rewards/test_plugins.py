@@ -22,8 +22,8 @@ WANTED = RewardConfig(extra="brief=0.5")
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
-    monkeypatch.setattr(plugins, "_read", {})
+    monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))
+    monkeypatch.setattr(plugins, "loaded_files", {})
     monkeypatch.setenv(plugins.FOLDER, str(tmp_path))
     return tmp_path
 

@@ -46,7 +46,7 @@ def test_every_part_is_stored_and_the_sum_is_theirs():
 
 
 def test_names_are_unique_and_a_failing_part_is_named(monkeypatch):
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))
     with pytest.raises(ValueError, match="tests"):
         reward_part("tests")(lambda trajectory, config: None)
 

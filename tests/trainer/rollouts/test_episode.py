@@ -167,7 +167,7 @@ async def test_a_failing_engine_is_missing_data(services, renderer, task, fault)
 
 
 async def test_a_reward_part_that_raises_is_missing_data(services, renderer, task, monkeypatch):
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))
 
     @reward_part("broken")
     def broken(trajectory, config):

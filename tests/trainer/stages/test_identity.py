@@ -86,7 +86,7 @@ async def synchronous(root, policy_dir):
 @pytest.fixture
 def spread_rewards(monkeypatch):
     """A part that differs between rollouts, so that each step has a gradient whatever the policy solves."""
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))
 
     @reward_part("spread")
     def spread(trajectory, config):

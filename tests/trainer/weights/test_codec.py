@@ -189,8 +189,8 @@ def test_hostile_streams_in_sound_frames_never_reach_outside(data: st.DataObject
         stream = st.binary(max_size=400)
         parts = [np.array(rows, "<u4").tobytes(), *(data.draw(stream) for _ in range(3)), data.draw(stream)]
     frames = [zstandard.compress(part) if part else b"" for part in parts[: 1 if kind == 0 else 5]]
-    head = block._HEADER.pack(kind, form.size, base.size // form.size)
-    lengths = b"".join(block._LENGTH.pack(len(frame)) for frame in frames)
+    head = block.HEADER.pack(kind, form.size, base.size // form.size)
+    lengths = b"".join(block.LENGTH.pack(len(frame)) for frame in frames)
     refused_or_whole(base, head + lengths + b"".join(frames), dtype)
 
 
@@ -204,7 +204,7 @@ def test_a_frame_that_promises_too_much_is_not_unpacked() -> None:
     form = FORMATS["bfloat16"]
     bomb = zstandard.compress(bytes(1 << 28))
     assert len(bomb) < 100_000
-    payload = block._HEADER.pack(block.DENSE, 2, 32) + block._LENGTH.pack(len(bomb)) + bomb
+    payload = block.HEADER.pack(block.DENSE, 2, 32) + block.LENGTH.pack(len(bomb)) + bomb
     with pytest.raises(CorruptPayload, match="promises 268435456 bytes where 64"):
         codec.decode(np.zeros(64, np.uint8), payload, form, np.zeros(64, np.uint8))
 

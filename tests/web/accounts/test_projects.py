@@ -199,7 +199,7 @@ def test_what_generators_make_stays_where_it_was_ordered(
 ) -> None:
     """The build worker is in no request: the order says whose it is. Only the making of the tasks is left out here."""
     tried = Yield(generator="mutation", package="toolz", split="train", seed=0, tried=3, kept=1, seconds=2.0)
-    monkeypatch.setattr(generating, "_built", lambda name, environment: name)
+    monkeypatch.setattr(generating, "built_package", lambda name, environment: name)
     monkeypatch.setattr(generating, "generated", lambda *_, **__: ([generate(5, "train")], [tried]))
     inside = Access(people["viewer"].pk, "operator", other.pk, other.pk)
     with acting(inside):

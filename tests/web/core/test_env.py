@@ -140,14 +140,14 @@ def test_names_of_other_parts_are_left_alone(unread: None, monkeypatch: pytest.M
 def test_weights_of_runs_lie_below_the_chosen_store(unread: None, monkeypatch: pytest.MonkeyPatch) -> None:
     from composer_web.runs.models import Run
     from composer_web.runs.paths import weights_folder
-    from composer_web.system.health import _weights
+    from composer_web.system.health import check_weights
 
     monkeypatch.setenv("OPENCOMPOSER_WEIGHT_STORE", "")
     assert weights_folder(Run(pk=7)) == f"{env().data}/weights/run-7"
     env.cache_clear()
     monkeypatch.setenv("OPENCOMPOSER_WEIGHT_STORE", "s3://policies/team-a/")
     assert weights_folder(Run(pk=7)) == "s3://policies/team-a/run-7"
-    assert _weights()[1] == "runs publish to s3://policies/team-a"
+    assert check_weights()[1] == "runs publish to s3://policies/team-a"
 
 
 def test_the_command_line_shows_that_line_and_no_trace() -> None:

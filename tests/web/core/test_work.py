@@ -254,7 +254,7 @@ def test_one_thread_of_a_worker_is_never_taken_by_long_work(one_thread_for_long_
 def order(people: dict[str, User], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The message of an order whose generators are left out."""
     tried = Yield(generator="mutation", package="toolz", split="train", seed=0, tried=3, kept=1, seconds=2.0)
-    monkeypatch.setattr(generating, "_built", lambda name, environment: name)
+    monkeypatch.setattr(generating, "built_package", lambda name, environment: name)
     monkeypatch.setattr(generating, "generated", lambda *_, **__: ([generate(5, "train")], [tried]))
     with acting(Access(people["reviewer"].pk, "reviewer", 1, 1)):
         generating.request_suite(generating.Wanted(name="made", packages=("toolz",)), actor=people["reviewer"])

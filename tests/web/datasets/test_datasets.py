@@ -29,7 +29,7 @@ from composer_web.rollouts.models import Group, Quarantine, Rollout
 from composer_web.runs import services as runs
 from composer_web.runs.launch.plan import what_will_run
 from composer_web.runs.models import Run
-from composer_web.runs.training.stages import _dataset
+from composer_web.runs.training.stages import dataset_folder
 from composer_web.tasks.models import Suite
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schema_hash_of
@@ -212,7 +212,7 @@ def test_a_run_names_its_dataset(base: Policy, make_suite: Callable[..., Suite])
     (row,) = (row for row in what_will_run(sft("mine")) if row.label == "Conversations")
     assert (row.value, row.how) == (12, "of dataset mine, 2 were left out")
     run = runs.create_run(config=sft("mine"))
-    assert _dataset(run, run.configuration.stage) == services.folder_of(Dataset.objects.get())
+    assert dataset_folder(run, run.configuration.stage) == services.folder_of(Dataset.objects.get())
     with pytest.raises(Conflict, match="names dataset 'mine'"):
         services.remove(dataset=Dataset.objects.get())
 

@@ -285,9 +285,9 @@ def test_chance_of_a_change_is_exact() -> None:
     def side(passed: int, failed: int) -> comparing.Side:
         return comparing.Side(1, list(range(passed)), list(range(failed)))
 
-    assert comparing._chance(side(8, 0), side(0, 8)) == pytest.approx(2 / 12870)
-    assert comparing._chance(side(3, 1), side(3, 1)) == pytest.approx(1.0)
-    assert comparing._chance(side(4, 0), side(3, 1)) == pytest.approx(1.0)
+    assert comparing.p_value(side(8, 0), side(0, 8)) == pytest.approx(2 / 12870)
+    assert comparing.p_value(side(3, 1), side(3, 1)) == pytest.approx(1.0)
+    assert comparing.p_value(side(4, 0), side(3, 1)) == pytest.approx(1.0)
 
 
 @pytest.mark.django_db(transaction=True)

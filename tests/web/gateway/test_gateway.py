@@ -72,7 +72,7 @@ def gateway(db: None, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -
     from composer_web.asgi import application
 
     monkeypatch.setattr(env(), "inference_url", engine.url)
-    routing._folders.clear()
+    routing.policy_folders.clear()
     monkeypatch.setattr(pipeline, "known", transcripts.Transcripts())
     owner = create_user(username="agent", password="correct horse battery", role=Role.VIEWER)
     _, secret = create_token(user=owner, name="agent", scopes=["gateway"])
@@ -350,7 +350,7 @@ def test_the_canary_has_its_share_and_a_rollback_counts_at_once(promoted: Gatewa
 def test_an_engine_that_is_away_is_said_within_the_deadline(promoted: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     configuration.change(values={"answer_seconds": 1.0})
     monkeypatch.setattr(env(), "inference_url", "http://127.0.0.1:9")
-    monkeypatch.setattr(pipeline.Here, "_all", type(pipeline.Here._all)())
+    monkeypatch.setattr(pipeline.Here, "by_loop", type(pipeline.Here.by_loop)())
     began = time.monotonic()
     with pytest.raises(openai.InternalServerError) as away:
         promoted.client().chat.completions.create(messages=MESSAGES, model="production")
@@ -370,7 +370,7 @@ class Lookups:
 def lookups(promoted: Gateway, monkeypatch: pytest.MonkeyPatch) -> Lookups:
     promoted.client().chat.completions.create(messages=MESSAGES, **GREEDY)  # from here on it is known how it ends
     found = Lookups(threading.Event())
-    really_ask, really_admit = generating._ask, pipeline._admit
+    really_ask, really_admit = generating.ask_engine, pipeline.admit_request
 
     async def ask(*given: Any) -> Any:
         found.asked.set()
@@ -381,8 +381,8 @@ def lookups(promoted: Gateway, monkeypatch: pytest.MonkeyPatch) -> Lookups:
         found.before()
         return really_admit(came)
 
-    monkeypatch.setattr(generating, "_ask", ask)
-    monkeypatch.setattr(pipeline, "_admit", admit)
+    monkeypatch.setattr(generating, "ask_engine", ask)
+    monkeypatch.setattr(pipeline, "admit_request", admit)
     return found
 
 

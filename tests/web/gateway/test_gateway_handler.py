@@ -116,8 +116,8 @@ def test_admission_asks_little_and_remembers_no_right(
         return admission.admit(request, f"Bearer {secret}", admission.Wishes("s", False, ""))
 
     read: list[dict[str, object]] = []
-    row = token_lookup._row
-    monkeypatch.setattr(token_lookup, "_row", lambda given: (read.append(given), row(given))[1])
+    row = token_lookup.find_row
+    monkeypatch.setattr(token_lookup, "find_row", lambda given: (read.append(given), row(given))[1])
     admit()
     with CaptureQueriesContext(connection) as others:
         assert admit().target.policy_id == policy.pk

@@ -231,7 +231,7 @@ def test_a_deletion_in_the_moment_in_which_the_file_gets_its_name(
     recorded: dict[str, int], people: dict[str, User], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deletion waits for the row of the export, finds it done, and takes the file."""
-    still, begun = exports._still, list[Future[Any]]()
+    still, begun = exports.update_running, list[Future[Any]]()
 
     def finishing(export: Export, **values: Any) -> None:
         still(export, **values)
@@ -239,7 +239,7 @@ def test_a_deletion_in_the_moment_in_which_the_file_gets_its_name(
             begun.append(aside(lambda: _erase(recorded, people["operator"])))
             eventually(waits_for_a_lock, seconds=30, what="the deletion that waits")
 
-    monkeypatch.setattr(exports, "_still", finishing)
+    monkeypatch.setattr(exports, "update_running", finishing)
     asked = exports.ask(owner=people["reviewer"], what="sessions", format="jsonl", query="")
     assert exports.write(asked.pk) == "3 rows"
     begun[0].result(30)

@@ -232,7 +232,7 @@ async def test_a_websocket_that_breaks_gives_back_what_it_held(
 ) -> None:
     person = (await User.objects.aget(username="viewer")).pk
     ended: list[set[str]] = []
-    let_go = HintConsumer._let_go
+    let_go = HintConsumer.leave_groups
 
     async def noted(page: HintConsumer) -> None:
         await let_go(page)
@@ -242,7 +242,7 @@ async def test_a_websocket_that_breaks_gives_back_what_it_held(
     def broken(*_: object) -> bool:
         raise DatabaseError("the database is away")
 
-    monkeypatch.setattr(HintConsumer, "_let_go", noted)
+    monkeypatch.setattr(HintConsumer, "leave_groups", noted)
     monkeypatch.setattr(consumer, "may_follow", broken)
     async with connect(server, cookie) as socket:
         assert await admitted(socket)

@@ -279,8 +279,8 @@ def _prefix_is_exact(child: Trajectory, parent: Trajectory, turn: int) -> None:
 @pytest.mark.parametrize("every", [1, 0])
 def test_the_real_policy_goes_on_from_a_turn(engine: str, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     monkeypatch.setattr(env(), "inference_url", engine)
-    monkeypatch.setattr(loop, "_one", None)
-    execution._deployed.clear()
+    monkeypatch.setattr(loop, "current_loop", None)
+    execution.deployed_at.clear()
     evaluation = _evaluated(every)
     services.dispatch_evaluation(
         evaluation=evaluation, version_ids=[evaluation.suite.memberships.first().task_version_id]

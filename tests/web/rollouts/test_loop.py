@@ -16,7 +16,7 @@ from trainer.orchestrator.validation import InvalidEngineResponse
 
 
 def test_threads_that_start_together_share_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "_one", None)
+    monkeypatch.setattr(loop, "current_loop", None)
     barrier = threading.Barrier(8)
     found: list[tuple[loop.EpisodeLoop, asyncio.AbstractEventLoop]] = []
 

@@ -45,8 +45,8 @@ def test_a_real_rollout_from_dispatch_to_recorded(
 ) -> None:
     with ServerProcess("trainer.inference.embedded.serving.server", tmp_path_factory.mktemp("engine")) as engine:
         monkeypatch.setattr(env(), "inference_url", engine.url)
-        monkeypatch.setattr(loop, "_one", None)
-        execution._deployed.clear()
+        monkeypatch.setattr(loop, "current_loop", None)
+        execution.deployed_at.clear()
         policy = import_base(path=REPOSITORY / "policies" / "base", name="base", toy=True)
         build_procedural(n_train=1, n_held_out=1)
         suite = Suite.objects.get(name="held-out")

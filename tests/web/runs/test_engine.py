@@ -23,7 +23,7 @@ from composer_web.policies.services import import_base
 from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.worker import accepting, loop
-from composer_web.rollouts.worker.execution import _deployed, execute
+from composer_web.rollouts.worker.execution import deployed_at, execute
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
 from composer_web.runs.paths import served_weights, weights_folder
@@ -58,8 +58,8 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     def choose(engine: str, url: str) -> None:
         monkeypatch.setattr(env(), "inference_engine", engine)
         monkeypatch.setattr(env(), "inference_url", url)
-        monkeypatch.setattr(loop, "_one", None)  # the episode loop keeps its client
-        _deployed.clear()
+        monkeypatch.setattr(loop, "current_loop", None)  # the episode loop keeps its client
+        deployed_at.clear()
 
     return choose
 

@@ -38,7 +38,7 @@ from trainer.toy.preset import toy_midtrain, toy_rl, toy_sampling, toy_sft
     ],
 )
 def test_a_pass_has_at_most_these_tokens(stage: MidtrainConfig | SFTConfig | RLConfig, tokens: int) -> None:
-    assert memory._pass_tokens(stage) == tokens
+    assert memory.pass_tokens(stage) == tokens
 
 
 def test_a_rank_holds_what_it_holds_with_the_fewest_machines() -> None:
@@ -65,7 +65,7 @@ def test_what_a_pass_keeps_is_measured_and_no_more_than_estimated(most: int) -> 
         shape.hidden_size, shape.num_hidden_layers, shape.num_attention_heads * shape.head_dim,
         shape.num_key_value_heads * shape.head_dim, shape.intermediate_size, shape.vocab_size,
     )  # fmt: skip
-    told = sum(part.bytes for part in memory._activations(RunConfig(name="x", stage=stage), of))
+    told = sum(part.bytes for part in memory.activation_bytes(RunConfig(name="x", stage=stage), of))
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     measured = []
     for part in cut(rows, most):

@@ -93,7 +93,7 @@ def test_each_point_is_there_once_over_restarts(
     for number in (4, 5):
         step(running, number)
     with monkeypatch.context() as dying:
-        dying.setattr(feeding, "_note", _die)
+        dying.setattr(feeding, "note_place", _die)
         with pytest.raises(KeyboardInterrupt):
             Feeder(kind, to).feed(settled=NOW)
     step(running, 6)

@@ -39,8 +39,8 @@ celery(sys.argv[1:], prog_name="celery")
 
 
 def test_messages_that_nobody_takes() -> None:
-    assert health._queues({"build": 0, "control": 0})[0]
-    ok, message, _ = health._queues({"build": 3, "control": 1})
+    assert health.check_queues({"build": 0, "control": 0})[0]
+    ok, message, _ = health.check_queues({"build": 3, "control": 1})
     assert not ok
     assert "3 in build" in message
     assert "worker -Q build" in message
@@ -53,15 +53,15 @@ def test_messages_that_nobody_takes() -> None:
         "detail": {"queues": ["build", "control"]},
     }
     worker = WorkerHeartbeat.objects.create(**rows, beat_at=now)
-    assert health._queues({"build": 3, "control": 1})[0]
+    assert health.check_queues({"build": 3, "control": 1})[0]
     worker.beat_at = now - timedelta(seconds=60)
     worker.save()
-    assert not health._queues({"build": 3})[0]
+    assert not health.check_queues({"build": 3})[0]
 
 
 def test_the_remedy_for_a_queue_of_training_is_a_command_that_starts_a_train_worker() -> None:
     """As typed: Celery's own parser and this product's checks take it."""
-    ok, message, _ = health._queues({"train": 1, "train.h100": 2})
+    ok, message, _ = health.check_queues({"train": 1, "train.h100": 2})
     assert not ok
     for queue in ("train", "train.h100"):
         command = f"celery -A composer_web worker -Q {queue} --pool threads -c 1"
@@ -89,17 +89,17 @@ def test_each_pool_that_runs_wait_for_needs_a_worker(draft: Run) -> None:
         WorkerHeartbeat.objects.create(
             name=f"{kind}@a", kind=kind, pid=1, started_at=now, beat_at=now + timedelta(hours=1), detail=detail
         )
-    assert health._workers()[0]
+    assert health.check_workers()[0]
     other = create_run(config=draft.configuration.model_copy(update={"pool": "h100"}))
     start_run(run=other)
-    ok, message, _ = health._workers()
+    ok, message, _ = health.check_workers()
     assert not ok
     assert "the pool h100" in message and "`celery -A composer_web worker -Q train.h100 --pool threads -c 1`" in message
     detail = {"queues": ["train.h100"]}
     WorkerHeartbeat.objects.filter(kind="train").update(detail=detail)
-    assert health._workers()[0]
+    assert health.check_workers()[0]
     start_run(run=draft)
-    ok, message, _ = health._workers()
+    ok, message, _ = health.check_workers()
     assert not ok and "the pool default" in message, "a worker of another pool does not take it"
 
 
@@ -108,10 +108,10 @@ def test_a_lease_that_nobody_takes_over() -> None:
     lease = Lease.objects.create(
         resource="run:7", owner="trainer@a/1", token=1, taken_at=now, heartbeat_at=now, expires_at=now
     )
-    assert health._leases()[0]  # just expired: the next one is on its way
+    assert health.check_leases()[0]  # just expired: the next one is on its way
     lease.expires_at = now - timedelta(seconds=60)
     lease.save()
-    ok, message, _ = health._leases()
+    ok, message, _ = health.check_leases()
     assert not ok
     assert "run:7 of trainer@a/1" in message
     assert "make up" in message
@@ -134,11 +134,11 @@ def test_what_does_not_answer_is_red_with_its_remedy(
 
 
 def test_a_message_that_is_not_sent_is_red() -> None:
-    assert health._outbox()[0]
+    assert health.check_outbox()[0]
     row = Outbox.objects.create(task="ops.reconcile", queue="control", due_at=timezone.now())
-    assert health._outbox()[0]
+    assert health.check_outbox()[0]
     Outbox.objects.filter(pk=row.pk).update(due_at=timezone.now() - timedelta(seconds=60))
-    ok, message, _ = health._outbox()
+    ok, message, _ = health.check_outbox()
     assert not ok and "is the control worker up?" in message
 
 

@@ -90,9 +90,9 @@ def test_wrong_limits_and_who_sets_them(people: dict[str, User]) -> None:
 
 def test_shares_count_while_others_run() -> None:
     quota = Quota(gpu_share=0.25)
-    assert limits._room(quota, limits.Use(rollouts=0, bytes=0, others=0)) > 1000
-    assert limits._room(quota, limits.Use(rollouts=0, bytes=0, others=12)) == 4
-    assert limits._room(quota, limits.Use(rollouts=4, bytes=0, others=12)) == 0
+    assert limits.rollouts_left(quota, limits.Use(rollouts=0, bytes=0, others=0)) > 1000
+    assert limits.rollouts_left(quota, limits.Use(rollouts=0, bytes=0, others=12)) == 4
+    assert limits.rollouts_left(quota, limits.Use(rollouts=4, bytes=0, others=12)) == 0
 
 
 def test_a_project_has_a_quota_of_its_own(owned: Run, people: dict[str, User]) -> None:

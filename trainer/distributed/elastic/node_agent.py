@@ -38,7 +38,7 @@ class NodeAgent:
             if silent(path):
                 return
             request = JoinRequest.model_validate_json(path.read_text(encoding="utf-8"))
-            place = next((p for n in range(1, request.machines) if _take(p := path.with_name(f"taken-{n}"))), None)
+            place = next((p for n in range(1, request.machines) if claim(p := path.with_name(f"taken-{n}"))), None)
         except FileNotFoundError:  # the run has just ended
             return
         if place is None:
@@ -56,7 +56,7 @@ class NodeAgent:
             place.unlink(missing_ok=True)  # who comes next may take part in a run that goes on
 
 
-def _take(place: Path) -> bool:
+def claim(place: Path) -> bool:
     try:
         if silent(place):
             place.unlink(missing_ok=True)

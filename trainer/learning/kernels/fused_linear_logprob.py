@@ -65,7 +65,7 @@ class _Chunked(torch.autograd.Function):
         entropy_N = torch.empty_like(logprobs_N)
         for start in range(0, len(hidden_ND), size):
             part = slice(start, start + size)
-            logps_CV = _logps(hidden_ND[part], weight_VD, temperature, start, mask_M)
+            logps_CV = chunk_logps(hidden_ND[part], weight_VD, temperature, start, mask_M)
             logprobs_N[part] = logps_CV.gather(1, targets_N[part, None])[:, 0]
             terms_CV = logps_CV.exp().mul_(logps_CV)
             entropy_N[part] = -(terms_CV if mask_M is None else terms_CV.nan_to_num_(0.0)).sum(-1)
@@ -82,7 +82,7 @@ class _Chunked(torch.autograd.Function):
         weight_grad_VD = torch.zeros_like(weight_VD, dtype=torch.float32)
         for start in range(0, len(hidden_ND), ctx.size):
             part = slice(start, start + ctx.size)
-            grad_CV = _logps(hidden_ND[part], weight_VD, ctx.temperature, start, mask_M).exp_().neg_()
+            grad_CV = chunk_logps(hidden_ND[part], weight_VD, ctx.temperature, start, mask_M).exp_().neg_()
             places = torch.arange(len(grad_CV), device=grad_CV.device)
             grad_CV[places, targets_N[part]] += 1.0
             grad_CV.mul_(gradient_N[part, None] / ctx.temperature)
@@ -161,7 +161,7 @@ def _score(
     entropy_C.copy_(log_sum_C - (terms_CV.nan_to_num_(0.0) if masked else terms_CV).sum(-1))
 
 
-def _logps(
+def chunk_logps(
     hidden_CD: Tensor, weight_VD: Tensor, temperature: float, start: int, mask_M: tuple[Tensor, Tensor] | None
 ) -> Tensor:
     return torch.log_softmax(_logits(hidden_CD, weight_VD, temperature, start, mask_M), dim=-1)

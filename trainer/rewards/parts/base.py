@@ -43,7 +43,7 @@ class Registered:
     """File of an operator's part; empty for those of this package."""
 
 
-_REGISTRY: dict[str, Registered] = {}
+REGISTRY: dict[str, Registered] = {}
 _target: ContextVar[dict[str, Registered] | None] = ContextVar("reward registry", default=None)
 """Where parts are registered instead while an operator's file is read; scoring goes on beside that."""
 
@@ -52,7 +52,7 @@ def reward_part(name: str, *, version: int = 1) -> Callable[[Part], Part]:
     """Register a part under a name that is unique and stable (it is stored and shown)."""
 
     def register(part: Part) -> Part:
-        registry = _REGISTRY if (target := _target.get()) is None else target
+        registry = REGISTRY if (target := _target.get()) is None else target
         if name in registry:
             raise ValueError(f"two reward parts are named {name!r}")
         registry[name] = Registered(part, version)
@@ -62,14 +62,14 @@ def reward_part(name: str, *, version: int = 1) -> Callable[[Part], Part]:
 
 
 def part_names() -> list[str]:
-    return sorted(_REGISTRY)
+    return sorted(REGISTRY)
 
 
 def part_versions() -> dict[str, int]:
     """Version of each registered part, by name."""
-    return {name: _REGISTRY[name].version for name in part_names()}
+    return {name: REGISTRY[name].version for name in part_names()}
 
 
 def registry() -> dict[str, Registered]:
     """Every registered part by name, those of operators included."""
-    return _REGISTRY
+    return REGISTRY

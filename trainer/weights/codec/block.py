@@ -20,8 +20,8 @@ from trainer.weights.codec.streams import BitmapBlock, Streams
 from trainer.weights.codec.words import Bytes, WordFormat, Words
 
 DENSE, PLAIN, ORDERED, BITMAP = range(4)
-_HEADER = struct.Struct("<BBI")
-_LENGTH = struct.Struct("<I")
+HEADER = struct.Struct("<BBI")
+LENGTH = struct.Struct("<I")
 # Level 1: 3 and 9 gain nothing on real deltas and cost 3-10 times the time. Matches only where seven bytes repeat: the
 # streams are nearly random, and shorter matches cost more than the entropy coder needs for the same bytes.
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(1, min_match=7)
@@ -43,9 +43,9 @@ def pack_dense(base: Words, new: Words, form: WordFormat) -> bytes:
 
 def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Bytes | Streams | BitmapBlock]:
     """Kind of the block, and the XOR of the words (dense) or checked streams. Raises CorruptPayload."""
-    if len(payload) < _HEADER.size:
+    if len(payload) < HEADER.size:
         raise CorruptPayload(f"a block of {len(payload)} bytes has no header")
-    kind, size, count = _HEADER.unpack_from(payload)
+    kind, size, count = HEADER.unpack_from(payload)
     if kind > BITMAP or size != form.size or count != words:
         raise CorruptPayload(f"a block of {count} words of {size} bytes stands where {words} of {form.size} belong")
     if kind in (ORDERED, BITMAP) and form.mask == 0:
@@ -95,17 +95,17 @@ def plain(form: WordFormat) -> WordFormat:
 def _pack(kind: int, words: int, form: WordFormat, parts: Sequence[memoryview | bytes]) -> bytes:
     compressor = zstandard.ZstdCompressor(compression_params=_PARAMETERS)
     frames = [compressor.compress(part) if len(part) else _EMPTY for part in parts]
-    lengths = b"".join(_LENGTH.pack(len(frame)) for frame in frames)
-    return b"".join([_HEADER.pack(kind, form.size, words), lengths, *frames])
+    lengths = b"".join(LENGTH.pack(len(frame)) for frame in frames)
+    return b"".join([HEADER.pack(kind, form.size, words), lengths, *frames])
 
 
 def _frames(payload: memoryview, count: int) -> list[memoryview]:
-    at = _HEADER.size + count * _LENGTH.size
+    at = HEADER.size + count * LENGTH.size
     if len(payload) < at:
         raise CorruptPayload("a block ends inside its header")
     frames = []
     for index in range(count):
-        (length,) = _LENGTH.unpack_from(payload, _HEADER.size + index * _LENGTH.size)
+        (length,) = LENGTH.unpack_from(payload, HEADER.size + index * LENGTH.size)
         frames.append(payload[at : at + length])
         at += length
     if at != len(payload):

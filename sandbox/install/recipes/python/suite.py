@@ -188,9 +188,9 @@ class Suite:
     async def measured(self, paths: tuple[str, ...], variant: tuple[str, ...] = ()) -> tuple[Installed, TestRun]:
         """A run of the whole suite as the environment would have it."""
         facts = await self.venv.script("facts.py", "")
-        plugins = _plugins(facts, own := canonicalize_name(self.venv.checkout.name))
+        plugins = plugins_to_load(facts, own := canonicalize_name(self.venv.checkout.name))
         if any(canonicalize_name(dist) == own for dist, _, _ in facts["plugins"]):
-            self.venv.env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": _modules(facts)}
+            self.venv.env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": plugin_modules(facts)}
             await self.venv.export()
         arguments = (*goals.configuration(self.venv.checkout, self.package.roots), *plugins, *variant)
         arguments += tuple(f"--deselect={test_id}" for test_id in self.hanging)
@@ -242,7 +242,7 @@ class Suite:
         return installed, run
 
 
-def _modules(facts: dict[str, Any]) -> str:
+def plugin_modules(facts: dict[str, Any]) -> str:
     """For a checkout that is a plugin itself: its tests run pytest, which is to have the same plugins as their own run."""
     return ",".join(dict.fromkeys(module for dist, name, module in facts["plugins"] if not _quiet(dist, name)))
 
@@ -251,7 +251,7 @@ def _quiet(dist: str, name: str) -> bool:
     return any(word == name or f"pytest-{word}" == dist for word in QUIET_PLUGINS)
 
 
-def _plugins(facts: dict[str, Any], own: str) -> tuple[str, ...]:
+def plugins_to_load(facts: dict[str, Any], own: str) -> tuple[str, ...]:
     """Arguments that load the installed plugins by name, those left out that change how a run goes."""
     found: list[str] = []
     if not any(canonicalize_name(dist) == own for dist, _, _ in facts["plugins"]):

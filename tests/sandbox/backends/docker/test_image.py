@@ -9,8 +9,8 @@ from sandbox.backends.docker import image
 
 
 def test_holds_no_program_and_is_the_same_each_time() -> None:
-    archive = image._archive()
-    assert archive == image._archive()
+    archive = image.build_archive()
+    assert archive == image.build_archive()
     with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
         entries = {entry.name: entry for entry in opened}
         users = opened.extractfile("etc/passwd")

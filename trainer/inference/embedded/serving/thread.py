@@ -33,7 +33,7 @@ class EngineThread:
         self._wake = threading.Condition()
         self._stopping = False
         self._window: deque[tuple[float, float, int]] = deque()
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self.serve, name="engine", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -92,7 +92,7 @@ class EngineThread:
             self._inbox.append(work)
             self._wake.notify()
 
-    def _run(self) -> None:
+    def serve(self) -> None:
         expired = 0.0
         while not self._stopping:
             self._between()
@@ -114,7 +114,7 @@ class EngineThread:
             while waiting:
                 waiting.popleft()()
 
-    # Methods of their own, because a variable of `_run` would keep the cache of a removed deployment while it waits.
+    # Methods of their own, because a variable of `serve` would keep the cache of a removed deployment while it waits.
 
     def _tend(self, now: float) -> None:
         for runner in self.runners.values():
