@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 from composer_web.datasets import services as datasets
 from tests.browser import benchmark, seed
 from tests.browser.screenshots import browser, chromium, log_in
+from tests.support.snapshot import Snapshot
 from trainer.inference import transport
 
 START_SECONDS = 60.0
@@ -54,12 +55,20 @@ def chrome() -> Iterator[Browser]:
         yield found
 
 
+def _make() -> seed.World:
+    world = seed.world()
+    benchmark.benchmark(world.people)
+    return world
+
+
+seeded = Snapshot("browser", _make)
+
+
 @pytest.fixture(scope="module")
 def product(django_db_setup: None, django_db_blocker: pytest.FixtureRequest, chrome: Browser) -> Iterator[Product]:
-    """Seeded once for the module, really committed: the server has connections of its own."""
+    """The seeded product anew for the module, really committed: the server has connections of its own."""
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        world = seed.world()
-        benchmark.benchmark(world.people)
+        world = seeded()
         with serve() as url:
             yield Product(url, world)
 

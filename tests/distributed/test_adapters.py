@@ -106,6 +106,7 @@ def two_ranks(rank: int) -> None:
     same_gradients("llama", {"dp_shard": 2}, 4, lora=True, feedback=nothing)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_hints_and_adapters_on_two_ranks_are_those_of_one(tmp_path: Path) -> None:
     run_world(2, two_ranks, tmp_path)
@@ -155,6 +156,7 @@ def stages(rank: int, folder: str) -> None:
         assert alone_again.values[4][name] == pytest.approx(one.values[4][name], rel=5e-3, abs=1e-5), name
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_a_stage_with_adapters_and_hints_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     run_world(2, stages, tmp_path, str(tmp_path))

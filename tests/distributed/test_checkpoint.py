@@ -81,6 +81,7 @@ def go_on(rank: int, root: str) -> None:
     distributed.barrier()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_a_run_goes_on_after_a_kill_and_on_another_number_of_ranks(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"-9|rank 0"):

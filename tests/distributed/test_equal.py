@@ -161,6 +161,7 @@ def three_ranks(rank: int) -> None:
             assert found[name] == pytest.approx(wanted[name], rel=1e-3, abs=2e-5), f"{family}: {name}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_three_ranks_of_four_are_one(tmp_path: Path) -> None:
     run_world(3, three_ranks, tmp_path)

@@ -119,6 +119,7 @@ def two_ranks(rank: int, folder: str) -> None:
     stage(rank, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_ranks_teach_a_head_as_one_process_does(tmp_path: Path) -> None:
     policy_with_experts(tmp_path / "with-experts")

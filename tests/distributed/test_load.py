@@ -232,6 +232,7 @@ def two_ranks(rank: int, folder: str) -> None:
     trained("qwen3-moe", Path(folder, "qwen3-moe"), {"ep": 2})
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_two_ranks_read_their_parts_and_train_as_one_process(tmp_path: Path) -> None:
     for family in FAMILIES:
@@ -332,6 +333,7 @@ def follows(rank: int, folder: str) -> None:
         distributed.barrier()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_ranks_follow_a_published_version_by_their_parts(tmp_path: Path) -> None:
     run_world(2, follows, tmp_path, str(tmp_path))

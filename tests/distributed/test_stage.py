@@ -74,6 +74,7 @@ def two_ranks(rank: int, folder: str) -> None:
             assert values[name] == pytest.approx(one.values[step][name], rel=2e-3, abs=1e-5), (name, step)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_a_lagged_reference_follows_on_ranks(tmp_path: Path) -> None:
     run_world(2, two_ranks, tmp_path, str(tmp_path))

@@ -75,6 +75,7 @@ def two_ranks(rank: int, folder: str) -> None:
     assert moved > 0 and apart < 0.05 * moved, (apart, moved)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_two_ranks_mid_train_as_one_process_and_go_on(tmp_path: Path) -> None:
     run_world(2, two_ranks, tmp_path, str(tmp_path))
@@ -115,6 +116,7 @@ def longer_rows(rank: int, folder: str) -> None:
     assert known[1].rope_parameters["rope_type"] == "yarn"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_the_context_grows_on_ranks(tmp_path: Path) -> None:
     source = tmp_path / "source"

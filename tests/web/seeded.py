@@ -27,14 +27,18 @@ from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
 from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from tests.browser import seed
+from tests.support.snapshot import Snapshot
 from trainer.model_selection.scores import FileBits, Selection, rate
+
+lively = Snapshot("lively", lambda: seed.world(steps=12, groups=4))
+few = Snapshot("few", lambda: seed.world(steps=6, groups=2))
 
 
 @pytest.fixture(scope="module")
 def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[seed.World]:
     """One seeded product for the whole module, in a transaction that is rolled back at its end."""
     with django_db_blocker.unblock(), transaction.atomic():  # type: ignore[attr-defined]
-        yield seed.world(steps=12, groups=4)
+        yield lively()
         transaction.set_rollback(True)
 
 

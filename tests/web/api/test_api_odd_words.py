@@ -20,7 +20,7 @@ from tests.browser import seed as small
 from tests.web.api import test_api_properties
 from tests.web.api.test_api_properties import FOR_CLIENTS, OPERATIONS, existing
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 world, db, there = test_api_properties.world, test_api_properties.db, test_api_properties.there
 
 ODD: dict[type, tuple[Any, ...]] = {

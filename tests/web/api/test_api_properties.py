@@ -113,6 +113,7 @@ def existing(operation: APIOperation, there: dict[str, Any]) -> dict[str, Any]:
     return {name: known[name] for name in wanted if known.get(name) is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_no_input_breaks_it(label: str, db: None, credentials: dict[str, Any], there: dict[str, Any]) -> None:
     operation = OPERATIONS[label]

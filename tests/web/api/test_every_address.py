@@ -20,7 +20,7 @@ from composer_web.api_root import api
 from composer_web.policies.models import Policy
 from tests.browser import seed
 from tests.web.addresses import Address, operations, pages
-from tests.web.seeded import the_rest
+from tests.web.seeded import few, the_rest
 
 pytestmark = pytest.mark.django_db
 
@@ -47,7 +47,7 @@ NEVER_FOUND = {
 def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[dict[str, User]]:
     """The seeded product in a closed project that is no library, beside a project of a stranger who is an admin there."""
     with django_db_blocker.unblock(), transaction.atomic():  # type: ignore[attr-defined]
-        made = seed.world(steps=6, groups=2)
+        made = few()
         people = dict(made.people)
         the_rest(people["operator"], SECRET)
         Project.objects.filter(pk=DEFAULT_PROJECT).update(open=False, library=False)

@@ -19,7 +19,7 @@ from composer_web.system import reconcile
 from tests.browser import benchmark, seed
 from tests.web.addresses import operations, pages
 from tests.web.doubling import double
-from tests.web.seeded import the_rest
+from tests.web.seeded import few, the_rest
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(900)]
 
@@ -222,7 +222,7 @@ ONCE = {"ops.Quota", "runs.Metric"}
 def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[seed.World]:
     """The seeded product with something on every page."""
     with django_db_blocker.unblock(), transaction.atomic():  # type: ignore[attr-defined]
-        made = seed.world(steps=6, groups=2)
+        made = few()
         benchmark.benchmark(made.people)
         the_rest(made.people["operator"], "Quartz")
         yield made

@@ -53,7 +53,7 @@ BY_THE_LIBRARY = Template(
 def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[seed.World]:
     """The seeded product with something on every list."""
     with django_db_blocker.unblock(), transaction.atomic():  # type: ignore[attr-defined]
-        made = seed.world(steps=6, groups=2)
+        made = seeded.few()
         benchmark.benchmark(made.people)
         seeded.the_rest(made.people["operator"], "Quartz")
         yield made
