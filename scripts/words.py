@@ -12,6 +12,7 @@ import subprocess
 from . import lock
 
 RETIRED: dict[str, str] = {
+    r'"""Of [a-z]': "a docstring that says first what the thing is",
     r"expert_plausibility": "router_replay_threshold",
     r"repeat_experts|repeats the experts": "enable_router_replay, router replay",
     r"checkpoint_activations|compute_again": "activation_checkpointing",

@@ -21,7 +21,7 @@ from trainer.realtime.signals import SignalReward
 
 
 class Settings(BaseModel):
-    """Of one channel."""
+    """Settings of one channel."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -137,7 +137,7 @@ class BlindResult:
     label: Label
     language: Language
     worst: Severity | None
-    """Of the findings that people see; None without any."""
+    """Worst severity of the findings that people see; None without any."""
 
     @property
     def found(self) -> bool:

@@ -153,7 +153,7 @@ def test_two_ranks_are_one(tmp_path: Path) -> None:
 
 
 def three_ranks(rank: int) -> None:
-    """Of four machines of one rank each: no size is a power of two any more."""
+    """Three of four machines with one rank each: no size is a power of two any more."""
     for family, changes in (("qwen3", {}), ("llama", {}), ("qwen3-moe", {"optimizer": MUON})):
         mine = sharded(policy(family), ParallelConfig(world_size=4, dp_shard=4, max_nodes=4, min_nodes=2), **changes)
         found, wanted = mine.train(groups(), step=1), alone(policy(family), **changes).train(groups(), step=1)

@@ -63,7 +63,7 @@ def _fill(url: str) -> None:
 
 
 def _digest() -> str:
-    """Of every migration of every app, and of the server that holds the dump."""
+    """Digest of every migration of every app, and of the server that holds the dump."""
     files = sorted(path for config in apps.get_app_configs() for path in Path(config.path, "migrations").glob("*.py"))
     found = hashlib.sha256(str(postgres.binaries()).encode())
     for path in files:

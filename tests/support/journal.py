@@ -35,14 +35,14 @@ class Entry:
     dispatched_version: int
     dispatches: int = 1
     oldest_version: int = -1
-    """Of a finished group's tokens; -1 in journals of before it was kept."""
+    """Oldest version of a finished group's tokens; -1 in older journals."""
     cause: str = ""
     outcome: str = ""
     """`sandbox.grading.outcomes.Cause` of a dropped group; "" in journals of before it was kept."""
 
     @property
     def version(self) -> int:
-        """Of its oldest token, as far as it is known: the version at dispatch."""
+        """Version of its oldest token; the version at dispatch where that is unknown."""
         return self.oldest_version if self.oldest_version >= 0 else self.dispatched_version
 
 

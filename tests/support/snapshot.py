@@ -16,7 +16,7 @@ from composer_web.env import env
 
 T = TypeVar("T")
 FILES = ("artifacts", "datasets", "environments", "exports", "redteam.json")
-"""Of the data folder: what rows point to."""
+"""What rows point to in the data folder."""
 APART = 1_000_000
 """New rows of one restored product have other ids than those of the one before: caches of the process outlive both."""
 COLUMNS = """

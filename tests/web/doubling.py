@@ -60,7 +60,7 @@ def _other(model: type[models.Model], *, inside: bool) -> set[str]:
 
 
 def _hardness(field: models.Field) -> int:
-    """Of giving it another value: numbers and names, then references, then what has few values."""
+    """Order of giving fields another value: numbers and names, then references, then what has few values."""
     if field.remote_field:
         return 1 if _inner(field) else 3
     return 2 if field.choices or isinstance(field, models.BooleanField) else 0

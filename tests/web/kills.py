@@ -148,7 +148,7 @@ def moment(run: Run) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Proof:
-    """Of one run: what its rows say against an uninterrupted training on the same batches."""
+    """Rows of one run against an uninterrupted training on the same batches."""
 
     steps: int
     trained_twice: int

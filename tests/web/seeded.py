@@ -49,7 +49,7 @@ def client(world: seed.World, role: str = "operator") -> Client:
 
 
 def count_queries(visitor: Client, path: str) -> int:
-    """Of the second look, whose caches are warm."""
+    """Queries of the second look, whose caches are warm."""
     visitor.get(path)
     with CaptureQueriesContext(connection) as seen:
         assert visitor.get(path).status_code == 200

@@ -26,7 +26,7 @@ def list_datasets(request: HttpRequest) -> Any:
     "", response={201: DatasetOut, 409: ErrorOut, 422: ErrorOut}, auth=needs("operate"), summary="Prepare a dataset"
 )
 def create_dataset(request: HttpRequest, payload: DatasetIn) -> Any:
-    """Of rollouts, or of files in the data folder. Ask for it until its state is `done`; runs then name it."""
+    """Prepare a dataset from rollouts or from files in the data folder. Poll it until its state is `done`; runs then name it."""
     wanted = Wanted.model_validate(payload.model_dump(exclude={"name"}))
     return Status(201, services.ask(name=payload.name, wanted=wanted, actor=caller(request)))
 

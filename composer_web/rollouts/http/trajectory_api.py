@@ -93,7 +93,7 @@ def get_tokens(
     segment: int | None = Query(None, ge=0),
     at: int = Query(0, ge=0),
 ) -> Any:
-    """Of a turn with what its tools answered, or of a whole segment: the page that holds position `at`."""
+    """Tokens of a turn and its tool results, or of a whole segment: the page that holds position `at`."""
     rollout, read = _read(rollout_id)
     if turn is not None and segment is None:
         span = lens.span_of_turn(read, turn)

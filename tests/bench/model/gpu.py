@@ -128,7 +128,7 @@ def work_of(step: Mapping[str, float]) -> Tokens:
 
 
 def figures(steps: Sequence[Mapping[str, float]], shape: Shape, peak: float) -> dict[str, float]:
-    """Of one side: medians over its steps, and its most memory."""
+    """Figures of one side: medians over its steps, and its peak memory."""
 
     def middle(of: Sequence[float]) -> float:
         return float(f"{statistics.median(of):.4g}")

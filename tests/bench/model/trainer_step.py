@@ -19,14 +19,14 @@ STEP = '{"step":'
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of one step."""
+    """Sizes of one step."""
 
     prompts: int = 8
     group: int = 8
     prompt_tokens: int = 64
     new: int = 128
     rows: int = 8
-    """Of our micro-batches."""
+    """Rows of our micro-batches."""
     trl_rows: int = 16
     device: str = "cpu"
     precision: Literal["bfloat16", "float32"] = "bfloat16"

@@ -195,7 +195,7 @@ def last_third(values: Sequence[Mapping[str, float]]) -> float:
 
 
 def curve(scratch: Path, policy_dir: Path, config: RLConfig, steps: int) -> list[float]:
-    """Of the policies after a quarter, half, three quarters and all of the steps."""
+    """Scores of the policies after a quarter, half, three quarters and all of the steps."""
     store = WeightStore(scratch / "weights", dtype="float32")
     marks = [max(1, steps * quarter // 4) for quarter in (1, 2, 3, 4)]
     found = [measured(policy_dir, store.load(version).state, config) for version in marks]

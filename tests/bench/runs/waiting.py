@@ -41,7 +41,7 @@ READ_TOKENS = (120, 10)
 UNSEEN = 100_000
 """First prompt of a measurement."""
 SIGMA = 1.05
-"""Of the lognormal: p99 / p50 = exp(2.326 · SIGMA) = 11.5."""
+"""Sigma of the lognormal: p99 / p50 = exp(2.326 · SIGMA) = 11.5."""
 
 
 def make_policy(folder: Path, *, seed: int, width: int = 128, layers: int = 2) -> Path:

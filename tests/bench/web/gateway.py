@@ -50,13 +50,13 @@ LEAST_PAIRS = 40
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of one measurement."""
+    """Sizes of one measurement."""
 
     pairs: int = 300
     warm: int = 20
     """Pairs before, not counted."""
     words: int = 60
-    """Of a prompt."""
+    """Words of a prompt."""
     seconds: float = 120.0
     """Most that the pairs may take together."""
     record: bool = False
@@ -220,7 +220,7 @@ class Took:
 
     all: float
     engine: float
-    """Of them the engine's, from the request's arrival there to its answer."""
+    """Seconds in the engine, from the request's arrival there to its answer."""
 
     @property
     def rest(self) -> float:

@@ -50,7 +50,7 @@ def _together(work: Callable[[int, float], Done], runs: list[int], seconds: floa
 
 
 _barrier: Barrier
-"""Of a writer's process: passed when all are ready."""
+"""A writer's process passes it when all are ready."""
 
 
 def _start(barrier: Barrier) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # its models cannot be imported in the publishing process bef
 
 NAMES, RATE = 40, 50
 PARTS = ("events", "groups", "evals")
-"""Of the page; the others say how long ago something was."""
+"""Parts of the page that are compared; the others say how long ago something was."""
 SHOWN = "reward/mean"
 READY_SECONDS, QUIET_SECONDS = 240.0, 120.0
 

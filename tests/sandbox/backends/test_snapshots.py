@@ -216,7 +216,7 @@ def test_a_layer_that_is_nested_too_deeply(store: SnapshotStore, tmp_path: Path)
 
 class TestCollection:
     def test_a_lease_of_nothing_goes(self, store: SnapshotStore, tmp_path: Path) -> None:
-        """Of somebody who was killed before the snapshot was there; one that is still held stays."""
+        """Its holder was killed before the snapshot existed. A lease that is still held stays."""
         gone, held = (tmp_path / "store" / "leases" / (digit * 64) for digit in "ab")
         gone.touch()
         with shared(held):

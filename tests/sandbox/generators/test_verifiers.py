@@ -100,7 +100,7 @@ def made(environments, backend, quay, generator, place):
 
 
 def _names(job):
-    """Of the functions that a job is about."""
+    """Names of the functions that a job is about."""
     return [argument.name for argument in job.args if isinstance(argument, Target)]
 
 

@@ -37,7 +37,7 @@ LIMITS = Limits(max_num_seqs=4, prefill_tokens=24, max_context=128)
 
 
 def asked(**fields: object) -> list[GenerateRequest]:
-    """Of all kinds: long and short prompts, two of one group, turns of sessions, greedy, narrowed."""
+    """Requests of all kinds: long and short prompts, two of one group, turns of sessions, greedy, top-k."""
     prompts = [moe.tokens(1, 50)[0].tolist(), [3, 5, 7], [9] * 20, [9] * 20, [8, 1], [3, 5, 7, 11], [2] * 30]
     own: list[dict[str, object]] = [{}, {"session": "a"}, {}, {}, {"temperature": 0.0}, {"session": "b"}, {"top_k": 5}]
     made = {"max_tokens": 9, "temperature": 0.9} | fields

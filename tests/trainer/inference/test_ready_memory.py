@@ -63,7 +63,7 @@ class Served:
         self.cache = make_cache(decoder, LIMITS)
         self.cache.ahead = ahead or self.cache.ahead
         self.found: list[int] = []
-        """Of each request that was admitted: bytes of its blocks that were there before anything was computed."""
+        """Bytes of its blocks that each admitted request found ready before anything was computed."""
         self.answered = 0
         self.thread = EngineThread()
         self.thread.start()

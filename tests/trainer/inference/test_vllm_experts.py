@@ -70,7 +70,7 @@ def test_a_run_that_repeats_experts_is_refused_until_vllm_names_them(policy_dir:
 
 
 async def test_the_experts_of_an_answer_are_those_that_were_asked_for(policy_dir: Path, tmp_path: Path) -> None:
-    """Of two servers, the run gets the one that names them, wherever it stands in the list."""
+    """The run gets the server that names them, at either place of the list."""
     with contextlib.ExitStack() as stack:
         without = stack.enter_context(vllm_double(policy_dir, tmp_path / "without"))
         named = stack.enter_context(vllm_double(policy_dir, tmp_path / "named", FLAG))

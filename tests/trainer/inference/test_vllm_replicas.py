@@ -89,7 +89,7 @@ async def made(url: str) -> int:
 
 
 async def stand_still(url: str, *, still: bool = True) -> None:
-    """Of a double that generates, or generate on."""
+    """Pause a double that generates, or let it go on."""
     async with httpx.AsyncClient(trust_env=False) as client:
         path, mode = ("/pause", {"mode": "keep"}) if still else ("/resume", {})
         (await client.post(f"{url}{path}", params=mode)).raise_for_status()

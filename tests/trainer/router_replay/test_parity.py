@@ -10,7 +10,7 @@ from trainer.router_replay.hooks import Recorder, Replay
 
 B, T = 24, 48
 NOISE = 0.1
-"""Of what the sampler's routers read, against activations of size 1: a coarse number format."""
+"""Error of what the sampler's routers read, against activations of size 1: a coarse number format."""
 DAMAGED = 0.01
 """Share of tokens and layers whose record is of something else, as after a cache that served a wrong row."""
 PLAUSIBILITY = 0.6

@@ -232,7 +232,7 @@ def test_it_is_named_before_what_came_of_it(tmp_path: Path, groups: list[TrainGr
 
 def test_what_the_sink_raises_there_ends_the_run_as_itself(tmp_path: Path, groups: list[TrainGroup]) -> None:
     class Fenced(Exception):
-        """Of whoever implements the sink."""
+        """An error of the sink's own."""
 
     class Sink(MemorySink):
         def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:

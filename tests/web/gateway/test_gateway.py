@@ -147,7 +147,7 @@ def test_a_whole_answer_with_tool_calls(promoted: Gateway) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_says_where_its_time_went(promoted: Gateway, stream: bool) -> None:
-    """Of a stream until its first token; else all of it. The engine's own clock and the gateway's agree with the client's."""
+    """A stream counts until its first token. The clocks of engine, gateway and client agree."""
     ask = promoted.client().chat.completions.with_raw_response.create
     ask(messages=MESSAGES, stream=stream, **GREEDY)  # deploys
     began = time.perf_counter()

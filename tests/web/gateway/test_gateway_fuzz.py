@@ -46,7 +46,7 @@ STREAMED = {**SOUND, "stream": True}
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Of everything within."""
+    """Paths of everything within."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [at, *(found for key, one in inner for found in paths(one, (*at, key)))]
 

@@ -102,7 +102,7 @@ def test_and_one_less_where_the_measured_run_had_it(source: Run) -> None:
 
 EVALUATED = {"eval_suite": "train", "eval_tasks": 5, "eval_samples": 4, "steps": 9, "eval_every": 3}
 ROLLOUTS = 5 * (2 * 4 + 2 * 1)
-"""Of five tasks: four samples before and after, one each of two times between."""
+"""Five tasks: four samples before and after, and one each at two times between."""
 EACH = (TRAIN + WAIT) * (1 - IDLE) / 4
 """Seconds of the engine for a rollout: of a step's four, while it computed."""
 

@@ -83,7 +83,7 @@ def _bits(form: WordFormat) -> tuple[np.uint64, np.uint64, np.uint64]:
 
 
 def _zigzag_(old: Any, new: Any, bits: Any) -> Any:
-    """Of the difference modulo the word."""
+    """Zigzag code of the difference modulo the word."""
     full = np.uint64(0xFFFFFFFFFFFFFFFF) >> (np.uint64(64) - bits)
     difference = (np.uint64(new) - np.uint64(old)) & full
     return ((difference << ONE) & full) ^ (full * (difference >> (bits - ONE)))

@@ -105,7 +105,7 @@ class Left:
     before: str
     """The pristine text; empty for a new file and where it is not known."""
     numbers: tuple[int, ...]
-    """Of each line of `text`: its number in the new file."""
+    """The number in the new file of each line of `text`."""
     added: frozenset[int]
     """Numbers of the lines that the attempt added."""
 
@@ -184,7 +184,7 @@ class Attempt:
 
     @cached_property
     def _inline_tests(self) -> dict[str, int]:
-        """Of each Rust file that is left: the line where its `#[cfg(test)] mod` begins."""
+        """Rust files of the attempt → the line where their `#[cfg(test)] mod` begins."""
         found = {}
         for left in self.left:
             if left.path.endswith(".rs") and (head := INLINE_TESTS.search(left.text)):

@@ -19,7 +19,7 @@ from trainer.inference.embedded.kernels.numba_products import product
 from trainer.inference.embedded.kernels.vectors import WIDTH, larger, load, splat, store
 
 BUILT_ON = "ff56c12efd4bda1c"
-"""Of the files that are compiled into these loops: numba looks only at the file of a loop when it keeps compiled code."""
+"""Digest of the files compiled into these loops: for its cache, numba looks only at the file of a loop."""
 
 _BLOCK = 64
 """Probabilities are summed in blocks, so that drawing walks over blocks and then within one."""

@@ -16,7 +16,7 @@ from numba.extending import intrinsic, overload
 from trainer.inference.embedded.kernels.numba_basics import as_float, compiled, exp, inlined
 
 BUILT_ON = "d5296a3a74ba61a2"
-"""Of the file that is compiled into these loops; see there."""
+"""Digest of the file compiled into these loops; see `numba_loops.BUILT_ON`."""
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _HALF_BITS, _BELOW_HALF, _LAST, _NAN = np.int32(16), np.int32(0x7FFF), np.int32(1), np.int32(0x7FC0)
@@ -125,7 +125,7 @@ norm_backward = compiled(_norm_backward)
 
 
 def _largest(x_V: Any) -> Any:
-    """Of a row of half precision: its bits are compared as whole numbers, which compilers turn into vectors."""
+    """Largest value of a bf16 row. Bits are compared as integers, which compilers turn into vectors."""
     top = np.int16(-32768)
     for v in range(x_V.shape[0]):
         bits = np.int16(x_V[v])
