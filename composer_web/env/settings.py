@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, MutableMapping
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from composer_web.env.addresses import checked, database_settings, mirror_targets
+from trainer.config.renamed import RENAMED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEFAULT_DATA = REPOSITORY / ".data"
@@ -114,7 +116,7 @@ class Env(BaseSettings):
     )
     debug: bool = False
     database_pool: int = Field(default=8, ge=1, description="Most database connections of one process")
-    episodes: int = Field(default=4, ge=1, description="Groups that one rollout worker runs at a time")
+    rollout_concurrency: int = Field(default=4, ge=1, description="Groups that one rollout worker runs at a time")
     io_threads: int = Field(
         default=3,
         ge=2,
@@ -325,11 +327,23 @@ def misspelt(variables: Iterable[str]) -> list[str]:
     return found
 
 
+def accept_old_names(variables: MutableMapping[str, str]) -> None:
+    """Set the new name of each renamed variable, with a deprecation warning. Raises WrongSetting when both are set."""
+    for old, new in ((f"{PREFIX}{a.upper()}", f"{PREFIX}{b.upper()}") for a, b in RENAMED["Env"].items()):
+        if not variables.get(old):
+            continue
+        if variables.get(new, variables[old]) != variables[old]:
+            raise WrongSetting([f"{old} is the old name of {new}, and both are set; unset {old}"])
+        warnings.warn(f"{old} is deprecated; set {new}", DeprecationWarning, stacklevel=2)
+        variables[new] = variables[old]
+
+
 @lru_cache(maxsize=1)
 def env() -> Env:
     """The settings of this process, read once. Raises WrongSetting."""
     if wrong := misspelt(os.environ):
         raise WrongSetting(wrong)
+    accept_old_names(os.environ)
     data = Path(os.environ.get("OPENCOMPOSER_DATA") or DEFAULT_DATA)
     try:
         return Env(_env_file=data / "run" / "env")  # type: ignore[call-arg]

@@ -66,7 +66,7 @@ def served_weights(run: Run) -> DeploymentSpec:
         policy_dir=str(starting_folder(run)),
         store=weights_folder(run),
         follow=True,
-        speculate=sampling.num_speculative_tokens,
+        num_speculative_tokens=sampling.num_speculative_tokens,
         max_model_len=max(sampling.max_context_tokens, SERVED_TOKENS),
         kv_cache_mib=sampling.kv_cache_mib,
         top_k=sampling.top_k,

@@ -82,7 +82,7 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
             "--pool",
             "threads",
             "--concurrency",
-            os.environ.get("OPENCOMPOSER_EPISODES") or "4",
+            os.environ.get("OPENCOMPOSER_ROLLOUT_CONCURRENCY") or os.environ.get("OPENCOMPOSER_EPISODES") or "4",
         ),
         # Builds can wait, episodes of a live run cannot.
         _worker("worker-build", "build", "--pool", "threads", "--concurrency", "1", niceness=10),

@@ -86,8 +86,14 @@ RENAMED: dict[str, dict[str, str]] = {
         "least_turns": "min_turns",
         "deviations": "z_score",
     },
+    "DeploymentSpec": {
+        "speculate": "num_speculative_tokens",
+    },
+    "Env": {
+        "episodes": "rollout_concurrency",
+    },
 }
-"""Class of a part → old key → new key. Removed after release 0.2."""
+"""Class of a part → old key → new key; `Env` is the settings of a machine (`OPENCOMPOSER_…`). Removed after release 0.2."""
 
 
 def with_new_names(part: type, given: Mapping[str, Any]) -> dict[str, Any]:

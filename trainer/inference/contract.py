@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sandbox.grading.outcomes import Cause
+from trainer.config.renamed import with_new_names
 from trainer.routed_experts import RoutedExperts, SamplingMasks
 
 
@@ -118,7 +119,7 @@ class DeploymentSpec(Wire):
     )
     version: int | None = Field(default=None, description="pin to this version; None with a store: newest")
     follow: bool = Field(default=False, description="poll the store and swap weights in flight")
-    speculate: int | None = Field(
+    num_speculative_tokens: int | None = Field(
         default=None, ge=0, le=8, description="draft tokens per step of an embedded engine; None: as it was started"
     )
     max_model_len: int | None = Field(
@@ -139,6 +140,11 @@ class DeploymentSpec(Wire):
     experts: bool = Field(
         default=False, description="its requests will ask for the experts of their tokens, where the policy has any"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _new_names(cls, given: Any) -> Any:
+        return with_new_names(cls, given) if isinstance(given, dict) else given
 
 
 class UpdateRequest(Wire):

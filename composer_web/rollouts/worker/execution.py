@@ -30,8 +30,8 @@ from composer_web.rollouts.worker import forks, tracing
 from composer_web.rollouts.worker.accepting import accept_result, graded_of
 from composer_web.rollouts.worker.live_turns import Onlookers
 from composer_web.rollouts.worker.loop import EpisodeLoop, episode_loop, renderer, template_problem
-from composer_web.rollouts.worker.partials import StoredPartials
 from composer_web.rollouts.worker.recorder import Recorder
+from composer_web.rollouts.worker.stored_checkpoints import StoredCheckpoints
 from composer_web.runs import rewards
 from composer_web.runs.models import RUN_FINAL
 from composer_web.runs.paths import served_weights, starting_folder, weights_folder
@@ -151,7 +151,9 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
         ensure_deployment(plan.deployment)
     began = timezone.now()
     recorder = Recorder(f"groups/{group.pk}/{held.token}")
-    seconds = group_deadline(plan.config, plan.task, episodes=env().episodes * group.size, slots=sandboxes_at_once())
+    seconds = group_deadline(
+        plan.config, plan.task, episodes=env().rollout_concurrency * group.size, slots=sandboxes_at_once()
+    )
     result = _wait(_episodes(group, plan, recorder), group=group, held=held, seconds=seconds)
     ready = timezone.now()
     if group.fork and (forked := result.trajectories[0].forked):
@@ -324,7 +326,7 @@ async def _run_group(
         snapshots=loop.snapshots,
         origin=origin,
         interruption=plan.interruption,
-        checkpoints=StoredPartials(group.pk) if group.run_id else None,
+        checkpoints=StoredCheckpoints(group.pk) if group.run_id else None,
         watch=Onlookers(group.pk),
         store=store,
         min_version=max(0, group.dispatched_version) if plan.deployment.follow else 0,

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from trainer.config import MidtrainConfig, ParallelConfig, RLConfig, RunConfig, SFTConfig
 from trainer.config.renamed import RENAMED
+from trainer.inference.contract import DeploymentSpec
 
 names = importlib.import_module("composer_web.runs.migrations._config_names")
 STAGES = (
@@ -27,6 +28,12 @@ def in_old_names(part: Any) -> dict[str, Any]:
         table.get(name, name): in_old_names(value) if hasattr(type(value), "model_fields") else value
         for name, value in part
     }
+
+
+def test_a_deployment_is_read_under_its_old_name() -> None:
+    with pytest.warns(DeprecationWarning, match="use num_speculative_tokens"):
+        spec = DeploymentSpec.model_validate({"name": "x", "policy_dir": "p", "speculate": 2})
+    assert spec.num_speculative_tokens == 2
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.kind)

@@ -72,7 +72,7 @@ def test_a_stage_trains_a_head_and_engines_draft_with_it(tmp_path: Path, kind: s
     prompts = [text[:n] for n in range(2, len(text))]
     with EmbeddedServer(tmp_path / "engine") as server, InferenceAdmin(server.url) as admin:
         for name, ahead in (("plain", None), ("drafting", 2)):
-            admin.deploy(DeploymentSpec(name=name, policy_dir=str(policy), speculate=ahead))
+            admin.deploy(DeploymentSpec(name=name, policy_dir=str(policy), num_speculative_tokens=ahead))
         assert answers(server.url, "drafting", prompts) == answers(server.url, "plain", prompts)
         known = {status.name: status for status in admin.deployments()}
     assert known["plain"].draft_tokens == 0 < known["drafting"].accepted_tokens < known["drafting"].draft_tokens

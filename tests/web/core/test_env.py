@@ -14,6 +14,7 @@ import redis
 from kombu import Connection
 
 from composer_web.env import REPOSITORY, Env, WrongSetting, database_settings, env
+from composer_web.env.settings import accept_old_names
 
 
 def test_variables_win_over_the_supervisors_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +94,7 @@ def unread() -> Iterator[None]:
         ("TRUSTED_PROXIES", "10.0.0.1/8", "OPENCOMPOSER_TRUSTED_PROXIES: .*10.0.0.1/8 has host bits set"),
         ("DATABASE_URL", "mysql://u:secret@x/y", "OPENCOMPOSER_DATABASE_URL: must look like postgresql://"),
         ("WEIGHT_STORE", "bucket/weights", "OPENCOMPOSER_WEIGHT_STORE: must look like s3://bucket/prefix, or be empty"),
-        ("EPISODE", "4", r"OPENCOMPOSER_EPISODE is no setting; did you mean OPENCOMPOSER_EPISODES\?"),
+        ("IO_THREAD", "4", r"OPENCOMPOSER_IO_THREAD is no setting; did you mean OPENCOMPOSER_IO_THREADS\?"),
     ],
 )
 def test_a_wrong_setting_ends_the_process_in_one_line(
@@ -103,6 +104,18 @@ def test_a_wrong_setting_ends_the_process_in_one_line(
     with pytest.raises(WrongSetting, match=words) as stop:
         env()
     assert "secret" not in str(stop.value)
+
+
+def test_an_old_name_is_accepted_with_a_warning(unread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENCOMPOSER_ROLLOUT_CONCURRENCY", raising=False)
+    variables = {"OPENCOMPOSER_EPISODES": "7"}
+    with pytest.warns(DeprecationWarning, match="set OPENCOMPOSER_ROLLOUT_CONCURRENCY"):
+        accept_old_names(variables)
+    assert variables["OPENCOMPOSER_ROLLOUT_CONCURRENCY"] == "7"
+    monkeypatch.setenv("OPENCOMPOSER_EPISODES", "7")
+    monkeypatch.setenv("OPENCOMPOSER_ROLLOUT_CONCURRENCY", "8")
+    with pytest.raises(WrongSetting, match="both are set; unset OPENCOMPOSER_EPISODES"):
+        env()
 
 
 ODD = "p/a#b?c%d%40e@f:g"

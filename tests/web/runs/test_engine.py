@@ -234,8 +234,7 @@ def test_a_run_that_asks_what_vllm_cannot_do_fails_before_a_prompt_is_spent(
     assert run.state == "failed" and "the inference engine refuses this policy" in run.failure
     assert words in run.failure and "OPENCOMPOSER_INFERENCE_ENGINE=embedded" in run.failure
     assert not run.groups.exists()
-    asked = {"speculate" if setting == "num_speculative_tokens" else setting: value}
-    spec = DeploymentSpec.model_validate({"name": "x", "policy_dir": str(BASE), **asked})
+    spec = DeploymentSpec.model_validate({"name": "x", "policy_dir": str(BASE), setting: value})
     with pytest.raises(InferenceRefused, match=f"sampling.{setting}"):
         inference.deploy(spec)
     assert "x" not in [d.name for d in inference.health().deployments]

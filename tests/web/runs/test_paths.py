@@ -49,7 +49,7 @@ def test_engines_read_the_files_of_the_version_that_a_run_starts_from(
 ) -> None:
     suite = make_suite()
     run = begun("long")
-    assert served_weights(run).policy_dir == str(stretched) and served_weights(run).speculate == 2
+    assert served_weights(run).policy_dir == str(stretched) and served_weights(run).num_speculative_tokens == 2
     services.start_run(run=run)
     services.mark_running(run=run, owner="t")
     evaluation = create_evaluation(run=run, policy=run.policy_out, version=1, suite=suite, tasks=1, samples=2)

@@ -81,9 +81,9 @@ NARROWED = (
 
 def refuse_unsupported(spec: DeploymentSpec) -> None:
     """Reject specs that vLLM cannot serve, before anything runs on a server. Raises BadRequest."""
-    if spec.speculate:
+    if spec.num_speculative_tokens:
         raise BadRequest(
-            f"sampling.num_speculative_tokens is {spec.speculate}, and vLLM does not draft with a policy's own "
+            f"sampling.num_speculative_tokens is {spec.num_speculative_tokens}, and vLLM does not draft with a policy's own "
             "head; leave it empty, or "
             "serve the policy with the embedded engine (OPENCOMPOSER_INFERENCE_ENGINE=embedded)"
         )

@@ -207,7 +207,7 @@ class Deployments:
             limits = sized(self.limits, spec, decoder)
             deployment.runner.limits = limits
             cache = make_cache(decoder, limits)
-            ahead = self.limits.speculate if spec.speculate is None else spec.speculate
+            ahead = self.limits.speculate if spec.num_speculative_tokens is None else spec.num_speculative_tokens
             drafter = load_drafter(Path(spec.policy_dir), decoder, ahead)
 
             def install() -> None:

@@ -11,7 +11,7 @@ from trainer.rollouts.checkpoint import RolloutCheckpoint
 log = logging.getLogger(__name__)
 
 
-class StoredPartials:
+class StoredCheckpoints:
     """Rollout checkpoints of one group. They are removed with the group's other temporary files when the group is
     accepted."""
 
