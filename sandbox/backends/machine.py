@@ -10,7 +10,7 @@ class Machine:
     """What a sandbox shows of the person whose machine it seems to be: the place to mend what gives it away.
 
     `manage.py fidelity` compares it with a recorded machine. User, host name and /etc belong to the backends
-    (`backends/namespaces/identity.py`, `mounts.py`): every sandbox of a host shares them.
+    (`backends/namespaces/kernel/identity.py`, `mounts.py`): every sandbox of a host shares them.
     """
 
     person: str = "Robin Marsh"

@@ -62,7 +62,7 @@ class Verdict(BaseModel):
 
 
 MACHINE = "sandbox/backends/machine.py"
-SYSTEM = "sandbox/backends/namespaces/system.py"
+SYSTEM = "sandbox/backends/namespaces/kernel/system.py"
 KERNEL = "run the workers on a distribution's own kernel: what /proc says of it is the host's"
 IMAGE = "the Docker backend with a full image (OPENCOMPOSER_DOCKER_IMAGE)"
 KEPT = "the isolation needs it"
@@ -93,7 +93,10 @@ RULES: dict[str, Rule] = {
     ),
     "daemons": Rule("common daemons in the process list", 2, "costly", f"{IMAGE} with its init"),
     "init_padded": Rule(
-        "blanks after the command line of process 1", 2, "cheap", "_set_title in sandbox/backends/namespaces/confine.py"
+        "blanks after the command line of process 1",
+        2,
+        "cheap",
+        "_set_title in sandbox/backends/namespaces/kernel/confine.py",
     ),
     "init_since_boot": Rule(
         "process 1 is as old as the machine", 1, "costly", "a time namespace with an offset of the boot clock"

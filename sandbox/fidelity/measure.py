@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sandbox.backends.base import HOME, WORKDIR, Backend, EnvSpec, Limits
 from sandbox.backends.machine import Machine
-from sandbox.backends.namespaces import identity
+from sandbox.backends.namespaces.kernel import identity
 from sandbox.fidelity import early, observe
 from sandbox.fidelity.judge import Profile, Verdict, judge
 from sandbox.tasks.environments import EnvironmentStore

@@ -39,7 +39,7 @@ def layer_owner() -> tuple[int, int]:
     kernel uid. Layers of any other single owner are translated: by idmapped mounts under overlayfs in namespaces
     (Linux 5.19), by a copy for each process in Docker.
     """
-    from sandbox.backends.namespaces import identity
+    from sandbox.backends.namespaces.kernel import identity
 
     if chosen() == "docker" and os.geteuid() == 0:
         return identity.INNER_UID, identity.INNER_GID

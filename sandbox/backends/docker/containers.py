@@ -11,8 +11,8 @@ from sandbox.backends.base import HOME, Limits
 from sandbox.backends.docker import bundle
 from sandbox.backends.docker.image import LOCAL_BIN, Image
 from sandbox.backends.docker.inside import LAYERS, SOURCES, STORE, TARGET
-from sandbox.backends.namespaces import identity, mounts
-from sandbox.backends.namespaces.confine import OWN_PROCESSES
+from sandbox.backends.namespaces.kernel import identity, mounts
+from sandbox.backends.namespaces.kernel.confine import OWN_PROCESSES
 
 PERIOD_US = 100_000
 TRUSTED_MEMORY_BYTES = 768 << 20

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.docker.settings import DockerSettings
-from sandbox.backends.namespaces import base_root, system
+from sandbox.backends.namespaces.kernel import base_root, system
 
 REPOSITORY = "opencomposer-sandbox"
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")

@@ -10,12 +10,14 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import agent, identity, layers, mounts, processes, protocol, syscalls
-from sandbox.backends.namespaces.base_root import READONLY
-from sandbox.backends.namespaces.confine import confine
+from sandbox.backends.namespaces import layers, protocol
 from sandbox.backends.namespaces.guard import Guard
+from sandbox.backends.namespaces.inside import agent, processes
+from sandbox.backends.namespaces.kernel import identity, mounts, syscalls
+from sandbox.backends.namespaces.kernel.base_root import READONLY
+from sandbox.backends.namespaces.kernel.confine import confine
+from sandbox.backends.namespaces.kernel.users import User
 from sandbox.backends.namespaces.storage import Storage
-from sandbox.backends.namespaces.users import User
 
 STORE = "/w"
 """Where the keeper sees the volume that holds everything writable."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from sandbox.backends.base import SandboxUnavailable
 from sandbox.backends.docker import containers
 from sandbox.backends.docker.engine import Engine
-from sandbox.backends.namespaces import identity
+from sandbox.backends.namespaces.kernel import identity
 from sandbox.backends.users import USERS
 
 OWNER = (identity.INNER_UID, identity.INNER_GID)

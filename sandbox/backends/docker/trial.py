@@ -19,7 +19,7 @@ from sandbox.backends.docker.containers import Kind
 from sandbox.backends.docker.image import Image
 from sandbox.backends.docker.sandbox import DockerSandbox
 from sandbox.backends.docker.settings import DockerSettings
-from sandbox.backends.namespaces import identity
+from sandbox.backends.namespaces.kernel import identity
 
 LIMITS = Limits(memory_bytes=256 << 20, disk_bytes=16 << 20, inodes=1000, processes=32, life_seconds=600.0)
 SWITCHES = {"memory": "MemoryLimit", "processes": "PidsLimit", "cpu": "CpuCfsQuota"}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from sandbox.backends.base import SandboxUnavailable
 from sandbox.backends.docker.engine import NameTaken
-from sandbox.backends.namespaces.uids import DOCKER_IDS
+from sandbox.backends.namespaces.kernel.uids import DOCKER_IDS
 from sandbox.backends.users import USERS, users
 
 NAME = "opencomposer-user-"

@@ -25,9 +25,9 @@ from sandbox.backends.base import (
     Snapshot,
 )
 from sandbox.backends.limits import check, refuse_unenforceable
-from sandbox.backends.namespaces import cgroups
 from sandbox.backends.namespaces.channel import Channel
 from sandbox.backends.namespaces.client import OUT_OF_FILES, ZygoteClient, ZygoteGone, too_many_files
+from sandbox.backends.namespaces.kernel import cgroups
 from sandbox.backends.namespaces.remedies import explain
 from sandbox.backends.namespaces.sandbox import NamespacesSandbox
 from sandbox.backends.users import warn_of_neighbours

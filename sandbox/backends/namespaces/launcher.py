@@ -21,12 +21,14 @@ import struct
 from dataclasses import dataclass
 from typing import NoReturn
 
-from sandbox.backends.namespaces import agent, identity, mounts, protocol, syscalls
-from sandbox.backends.namespaces.base_root import Base
-from sandbox.backends.namespaces.cgroups import Group
-from sandbox.backends.namespaces.confine import close_others, confine
+from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces.inside import agent
+from sandbox.backends.namespaces.kernel import identity, mounts, syscalls
+from sandbox.backends.namespaces.kernel.base_root import Base
+from sandbox.backends.namespaces.kernel.cgroups import Group
+from sandbox.backends.namespaces.kernel.confine import close_others, confine
+from sandbox.backends.namespaces.kernel.users import User
 from sandbox.backends.namespaces.supervisor import Supervisor
-from sandbox.backends.namespaces.users import User
 
 NAMESPACES = syscalls.NEWPID | syscalls.NEWIPC | syscalls.NEWUTS | syscalls.NEWNET | syscalls.NEWCGROUP
 SUPERVISOR_CAPABILITIES = 0b1111  # chown, dac_override, dac_read_search, fowner; in its own user namespace only

@@ -7,9 +7,9 @@ import os
 import stat
 from collections import OrderedDict
 
-from sandbox.backends.namespaces import syscalls
-from sandbox.backends.namespaces.base_root import READONLY
-from sandbox.backends.namespaces.users import User
+from sandbox.backends.namespaces.kernel import syscalls
+from sandbox.backends.namespaces.kernel.base_root import READONLY
+from sandbox.backends.namespaces.kernel.users import User
 
 LAYERS_KEPT = 48
 

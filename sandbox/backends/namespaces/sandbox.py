@@ -26,7 +26,7 @@ from sandbox.backends.base import (
     SnapshotTooLarge,
 )
 from sandbox.backends.namespaces.channel import Channel
-from sandbox.backends.namespaces.identity import sandbox_identity
+from sandbox.backends.namespaces.kernel.identity import sandbox_identity
 from sandbox.backends.namespaces.layers import remove_tree
 
 GRACE_SECONDS = 20.0

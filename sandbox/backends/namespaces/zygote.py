@@ -20,10 +20,11 @@ import socket
 import sys
 import time
 
-from sandbox.backends.namespaces import base_root, identity, launcher, layer_mounts, mounts, protocol, syscalls
-from sandbox.backends.namespaces.cgroups import Cgroups, Group
+from sandbox.backends.namespaces import launcher, layer_mounts, protocol
 from sandbox.backends.namespaces.guard import Guard
-from sandbox.backends.namespaces.users import SHARED, User, Users
+from sandbox.backends.namespaces.kernel import base_root, identity, mounts, syscalls
+from sandbox.backends.namespaces.kernel.cgroups import Cgroups, Group
+from sandbox.backends.namespaces.kernel.users import SHARED, User, Users
 
 MAX_REQUEST_BYTES = 1 << 17
 SHUTDOWN_SECONDS = 3.0

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Self
 
 from sandbox.backends.base import Sandbox, SandboxError, Snapshot, SnapshotDamaged, SnapshotMissing
-from sandbox.backends.namespaces.identity import sandbox_identity
+from sandbox.backends.namespaces.kernel.identity import sandbox_identity
 from sandbox.backends.namespaces.layers import remove_tree
 from sandbox.backends.snapshots import archive
 from sandbox.backends.snapshots.locks import Lock, alone, shared

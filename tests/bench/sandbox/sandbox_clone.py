@@ -20,7 +20,8 @@ def clone_ms(layer: Path, count: int) -> list[float]:
 
 
 def _clones(layer: str, count: int) -> list[float]:
-    from sandbox.backends.namespaces import base_root, identity, layer_mounts, mounts, syscalls, users
+    from sandbox.backends.namespaces import layer_mounts
+    from sandbox.backends.namespaces.kernel import base_root, identity, mounts, syscalls, users
 
     host = os.geteuid()
     mounts.enter(host)

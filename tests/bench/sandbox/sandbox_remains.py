@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from sandbox.backends.namespaces.cgroups import PARENT
+from sandbox.backends.namespaces.kernel.cgroups import PARENT
 from tests.sandbox.backends.host_state import mounts
 
 SETTLE_SECONDS = 30.0

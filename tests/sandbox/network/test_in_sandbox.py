@@ -232,7 +232,7 @@ asyncio.run(main())
 
 async def test_kill_9_of_the_host_leaves_nothing(env: EnvSpec, registry: LocalRegistry, tmp_path: Path) -> None:
     """In the middle of a download: processes, sockets and temporary files go, the audit log stays readable."""
-    from tests.sandbox.backends.test_leftovers import descendants, living, wait_until
+    from tests.sandbox.backends.namespaces.test_leftovers import descendants, living, wait_until
 
     registry.add_wheel("small", "1.0")
     registry.special["/simple/slow/"] = registry.hang

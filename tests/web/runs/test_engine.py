@@ -243,7 +243,7 @@ def test_a_run_that_asks_what_vllm_cannot_do_fails_before_a_prompt_is_spent(
 def test_a_run_that_repeats_experts_tells_the_engine_so_and_no_other_does(
     policy: Policy, make_suite: Callable[..., Any]
 ) -> None:
-    """An engine that names none can then refuse it (`tests/trainer/inference/test_vllm_experts.py`)."""
+    """An engine that names none can then refuse it (`tests/trainer/inference/vllm/test_vllm_experts.py`)."""
     make_suite()
     for index, wanted in enumerate((True, False)):
         stage = SMALL.model_copy(

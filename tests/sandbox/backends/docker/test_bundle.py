@@ -27,7 +27,7 @@ def test_runs_without_our_packages() -> None:
 def test_holds_what_it_needs_and_nothing_of_the_host_side() -> None:
     body = bundle.message({}).split(b"\n", 1)[1][4:]
     modules = set(json.loads(body)["modules"])
-    assert {"sandbox.backends.namespaces.agent", "sandbox.backends.docker.inside"} <= modules
+    assert {"sandbox.backends.namespaces.inside.agent", "sandbox.backends.docker.inside"} <= modules
     assert not modules & {
         "sandbox.backends.base",
         "sandbox.backends.docker.engine",

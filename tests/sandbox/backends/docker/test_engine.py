@@ -13,7 +13,7 @@ from sandbox.backends.docker.backend import DockerBackend
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.docker.layers import OWNER
 from sandbox.backends.docker.settings import DockerSettings
-from sandbox.backends.namespaces.uids import DOCKER_IDS
+from sandbox.backends.namespaces.kernel.uids import DOCKER_IDS
 from sandbox.backends.users import USERS
 
 from ..conftest import MIB, write_tree

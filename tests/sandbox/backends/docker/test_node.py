@@ -14,7 +14,7 @@ from sandbox.backends.docker import image
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.docker.settings import DockerSettings
 
-from .. import test_ordinary_user
+from ..namespaces import test_ordinary_user
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).resolve().parents[4]
@@ -51,7 +51,7 @@ def run(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Run:
     sources.chmod(0o755)
     shutil.copytree(ROOT / "sandbox/backends", sources / "sandbox/backends")
     (sources / "sandbox/__init__.py").touch()
-    shutil.copy(ROOT / "tests/sandbox/backends/scenario.py", sources)
+    shutil.copy(ROOT / "tests/sandbox/backends/namespaces/scenario.py", sources)
     api = engine._api
 
     def started(code: str, security: list[str]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from sandbox.backends.docker.backend import DockerBackend
 from sandbox.backends.docker.engine import Engine
 from sandbox.backends.docker.settings import DockerSettings
 from sandbox.backends.docker.users import Users
-from sandbox.backends.namespaces.uids import DOCKER_IDS
+from sandbox.backends.namespaces.kernel.uids import DOCKER_IDS
 from sandbox.backends.users import USERS
 
 from ..conftest import MIB, write_tree

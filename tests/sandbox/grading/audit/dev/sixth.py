@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.bench.auditor_trajectories import BlindTrajectory
 from tests.sandbox.grading.audit.dev.make import Base, play
-from tests.sandbox.grading.audit.dev.third_bases import (
+from tests.sandbox.grading.audit.dev.third_round.third_bases import (
     GO_OK,
     JS_OK,
     LIB_RS,

@@ -6,7 +6,7 @@ import ctypes
 import os
 import resource
 
-from sandbox.backends.namespaces import seccomp, syscalls
+from sandbox.backends.namespaces.kernel import seccomp, syscalls
 
 OWN_PROCESSES = 4
 """Processes of ours that count against the sandbox's process limit."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.backends.namespaces.cgroups import PARENT, Cgroups
+from sandbox.backends.namespaces.kernel.cgroups import PARENT, Cgroups
 
 FILES = (
     *("memory.max", "memory.swap.max", "pids.max", "cpu.max", "memory.events", "cgroup.procs"),

@@ -13,7 +13,7 @@ import pytest
 
 from .scenario import scenario
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 SYSTEM_PYTHON = "/usr/bin/python3"
 NOBODY = 65534
 

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from tests.trainer.inference import models
 from tests.trainer.inference.conftest import long_model, vllm_double, wait_for
-from tests.trainer.inference.test_vllm import answering
+from tests.trainer.inference.vllm.test_vllm import answering
 from tests.trainer.router_replay import moe
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, GenerateRequest, InferenceRefused

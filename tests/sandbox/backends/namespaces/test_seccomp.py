@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from sandbox.backends.namespaces import seccomp, syscalls
+from sandbox.backends.namespaces.kernel import seccomp, syscalls
 
 ALLOW, EPERM, ENOSYS, EAFNOSUPPORT, KILL = 0x7FFF0000, 0x50001, 0x50026, 0x50061, 0x80000000
 

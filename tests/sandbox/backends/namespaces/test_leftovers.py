@@ -17,11 +17,11 @@ import pytest
 
 from sandbox.backends.base import EnvSpec
 from sandbox.backends.namespaces.backend import NamespacesBackend
-from sandbox.backends.namespaces.cgroups import PARENT
+from sandbox.backends.namespaces.kernel.cgroups import PARENT
 
-from .host_state import mounts
+from ..host_state import mounts
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 HOST = """
 import asyncio, json, os, sys

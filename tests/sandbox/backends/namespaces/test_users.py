@@ -15,19 +15,19 @@ import pytest
 
 from sandbox.backends.base import EnvSpec, Sandbox, SandboxUnavailable
 from sandbox.backends.namespaces.backend import NamespacesBackend
-from sandbox.backends.namespaces.identity import NoIdentity
-from sandbox.backends.namespaces.uids import Pool, mapped_ids
+from sandbox.backends.namespaces.kernel.identity import NoIdentity
+from sandbox.backends.namespaces.kernel.uids import Pool, mapped_ids
 from sandbox.backends.users import USERS
 
-from .conftest import write_tree
+from ..conftest import write_tree
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has one id to give")
 EXHAUSTED = textwrap.dedent("""
     import asyncio, fcntl, json, os, struct
     from sandbox.backends.base import EnvSpec, SandboxUnavailable
     from sandbox.backends.namespaces.backend import NamespacesBackend
-    from sandbox.backends.namespaces.uids import NAME, mapped_ids
+    from sandbox.backends.namespaces.kernel.uids import NAME, mapped_ids
     async def main():
         backend = NamespacesBackend()
         boxes = []
@@ -82,9 +82,7 @@ async def test_a_snapshot_belongs_to_whoever_starts_from_it(tmp_path: Path) -> N
 
 def test_a_lease_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     folder = str(tmp_path)
-    take = (
-        f"from sandbox.backends.namespaces.uids import Pool; lease = Pool([7], ({folder!r},)).take(); print(lease.uid)"
-    )
+    take = f"from sandbox.backends.namespaces.kernel.uids import Pool; lease = Pool([7], ({folder!r},)).take(); print(lease.uid)"
     command = [sys.executable, "-c", f"{take.replace('print(lease.uid)', 'print(lease.uid, flush=True)')}; input()"]
     holder = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin and holder.stdout and holder.stdout.readline() == b"7\n"

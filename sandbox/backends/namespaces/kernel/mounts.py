@@ -13,9 +13,18 @@ import errno
 import os
 import stat
 
-from sandbox.backends.namespaces import identity, syscalls
-from sandbox.backends.namespaces.base_root import DEVICE_LINKS, DEVICES, Base
-from sandbox.backends.namespaces.syscalls import ATTR_NOSUID, ATTR_RDONLY, BIND, NODEV, NOEXEC, NOSUID, RDONLY, REC
+from sandbox.backends.namespaces.kernel import identity, syscalls
+from sandbox.backends.namespaces.kernel.base_root import DEVICE_LINKS, DEVICES, Base
+from sandbox.backends.namespaces.kernel.syscalls import (
+    ATTR_NOSUID,
+    ATTR_RDONLY,
+    BIND,
+    NODEV,
+    NOEXEC,
+    NOSUID,
+    RDONLY,
+    REC,
+)
 
 TERMINALS = 64
 """Pseudo-terminals of one sandbox. The kernel has 4096 for all."""

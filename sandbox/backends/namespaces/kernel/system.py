@@ -6,7 +6,7 @@ gives training away: `manage.py fidelity` tells.
 
 from __future__ import annotations
 
-from sandbox.backends.namespaces import identity
+from sandbox.backends.namespaces.kernel import identity
 
 ETC = (
     *(

@@ -10,7 +10,7 @@ import ctypes
 import platform
 import struct
 
-from sandbox.backends.namespaces import syscalls
+from sandbox.backends.namespaces.kernel import syscalls
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _ARCHES = ("x86_64", "aarch64")

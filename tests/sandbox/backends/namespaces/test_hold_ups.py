@@ -11,7 +11,7 @@ from sandbox.backends.base import EnvSpec
 from sandbox.backends.namespaces import sandbox as namespaces
 from sandbox.backends.namespaces.backend import NamespacesBackend
 
-from .attacks import alive, python
+from ..attacks import alive, python
 
 STOP_WHAT_STARTS = python("""
     import os, signal

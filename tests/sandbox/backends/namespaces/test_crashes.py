@@ -18,10 +18,10 @@ import pytest
 from sandbox.backends.base import Backend
 from sandbox.backends.snapshots import SnapshotStore
 
-from .host_state import mounts
+from ..host_state import mounts
 from .test_leftovers import descendants, groups, living, wait_until
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 WORKER = """
 import asyncio, importlib, random, sys
 from pathlib import Path

@@ -20,7 +20,7 @@ from sandbox.backends.namespaces.backend import NamespacesBackend, read_capabili
 from sandbox.backends.namespaces.remedies import explain
 from sandbox.backends.users import USERS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PROBE = textwrap.dedent("""
     import asyncio, json, sys
     from sandbox.backends.base import EnvSpec, SandboxUnavailable

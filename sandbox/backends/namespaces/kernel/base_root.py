@@ -21,8 +21,8 @@ import os
 import shlex
 from dataclasses import dataclass
 
-from sandbox.backends.namespaces import syscalls, system
-from sandbox.backends.namespaces.syscalls import ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, BIND, NOSUID
+from sandbox.backends.namespaces.kernel import syscalls, system
+from sandbox.backends.namespaces.kernel.syscalls import ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, BIND, NOSUID
 
 STAGES = ("/sys/kernel", "/mnt", "/media")
 READONLY = ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV

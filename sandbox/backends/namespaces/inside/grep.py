@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from sandbox.backends.namespaces.loop import Loop
+from sandbox.backends.namespaces.inside.loop import Loop
 
 MAX_SECONDS = 25.0  # a busy machine is not the pattern's fault
 MAX_CPU_SECONDS = 2

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sandbox.backends.namespaces.identity import ROOT_CANDIDATES, NoIdentity, id_map
+from sandbox.backends.namespaces.kernel.identity import ROOT_CANDIDATES, NoIdentity, id_map
 
 RANGES = (range(1_900_000_000, 1_900_065_536), range(ROOT_CANDIDATES[-1] + 1, 65_534))
 """Ids that may be lent, best first: where no account, container or subordinate range is usually found."""

@@ -8,8 +8,8 @@ import platform
 import re
 import signal
 
-from sandbox.backends.namespaces import identity, syscalls
-from sandbox.backends.namespaces.uids import Lease, Pool
+from sandbox.backends.namespaces.kernel import identity, syscalls
+from sandbox.backends.namespaces.kernel.uids import Lease, Pool
 
 IDMAPPED_OVERLAYS = (5, 19)
 ALL_IDS = (1 << 32) - 1

@@ -4,7 +4,7 @@
 
 VLLM_SERVER_DEV_MODE=1 vllm serve policies/base --dtype float32 --enable-scale-out --logprobs-mode processed_logprobs
 --worker-extension-cls trainer.inference.vllm.extension.WeightPatches
-VLLM_URL=http://127.0.0.1:8000 python -m pytest -m slow tests/trainer/inference/test_vllm_real.py
+VLLM_URL=http://127.0.0.1:8000 python -m pytest -m slow tests/trainer/inference/vllm/test_vllm_real.py
 """
 
 from __future__ import annotations

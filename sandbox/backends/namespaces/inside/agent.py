@@ -13,10 +13,12 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import files, identity, protocol
-from sandbox.backends.namespaces.grep import Searches
-from sandbox.backends.namespaces.loop import Loop, Stream
-from sandbox.backends.namespaces.shell import Shell
+from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces.inside import files
+from sandbox.backends.namespaces.inside.grep import Searches
+from sandbox.backends.namespaces.inside.loop import Loop, Stream
+from sandbox.backends.namespaces.inside.shell import Shell
+from sandbox.backends.namespaces.kernel import identity
 
 HOME = f"/home/{identity.USER}"
 WORKDIR = f"{HOME}/repo"

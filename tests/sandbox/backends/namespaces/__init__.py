@@ -1,0 +1,1 @@
+"""What only the namespaces backend has: cgroups, seccomp, ids of users, and what is left after a kill."""

@@ -1,0 +1,1 @@
+"""vLLM behind our server: the contract, its extension, replicas, and a real server (slow)."""
