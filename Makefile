@@ -74,7 +74,7 @@ fuzz: install ## every parser of foreign bytes under a coverage-guided fuzzer (S
 	@exec $(PY) -m tests.fuzz --seconds $(or $(SECONDS),30) --targets "$(TARGETS)"
 
 fuzz-api: install ## every operation of the API against its description, with other inputs (EXAMPLES=30, SEED=1)
-	API_EXAMPLES=$(or $(EXAMPLES),30) API_SEED=$(or $(SEED),1) $(PY) -m pytest -q -n $(TEST_WORKERS) --timeout 3600 tests/web/api/test_api_properties.py $(ARGS)
+	API_EXAMPLES=$(or $(EXAMPLES),30) API_SEED=$(or $(SEED),1) $(PY) -m pytest -q -m slow -n $(TEST_WORKERS) --timeout 3600 tests/web/api/test_api_properties.py $(ARGS)
 
 lint: install ## ruff, mypy, the layers, the lock and the links of the docs
 	@$(PY) -m scripts.lint

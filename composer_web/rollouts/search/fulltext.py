@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from django.contrib.postgres.search import SearchQuery
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import QuerySet
 
-from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.rollouts.models import Rollout, RolloutText
 from composer_web.rollouts.trajectory.transcript import as_text
 from trainer.types import Trajectory
@@ -100,29 +99,3 @@ def first_words(text: str) -> str:
         if not minus and (phrase or word) and word.upper() != "OR":
             return str(phrase or word)
     return ""
-
-
-def backfill(*, batch: int = 100) -> Iterator[tuple[int, int]]:
-    """Index rollouts recorded before the index existed, oldest first. Yields (done, skipped) after each batch.
-    Rollouts with a missing or unreadable trajectory are skipped; another call retries them.
-    """
-    done = left_out = last = 0
-    while True:
-        rows = list(
-            Rollout.objects.filter(pk__gt=last, text=None)
-            .exclude(artifact_key="")
-            .order_by("pk")
-            .values_list("pk", "artifact_key")[:batch]
-        )
-        if not rows:
-            return
-        read = []
-        for pk, key in rows:
-            try:
-                read.append((pk, artifacts().get_model(key, Trajectory)))
-            except ArtifactError:
-                left_out += 1
-        with transaction.atomic():
-            index(read)
-        done, last = done + len(read), rows[-1][0]
-        yield done, left_out

@@ -108,13 +108,6 @@ def test_a_very_long_rollout_is_indexed_in_part_and_says_so(recorded: list[Rollo
     assert not fulltext.holding(Rollout.objects.all(), "haystack").exists()
 
 
-def test_what_was_recorded_before_is_indexed_later(recorded: list[Rollout]) -> None:
-    RolloutText.objects.all().delete()
-    artifacts().path(recorded[1].artifact_key).unlink()
-    assert list(fulltext.backfill(batch=1)) == [(1, 0), (1, 1)]
-    assert fulltext.holding(Rollout.objects.all(), "indexerror").get() == recorded[0]
-
-
 def test_a_query_is_kept_shared_and_deleted(people: dict[str, User]) -> None:
     own = saved_queries.save(
         name=" broken ", query="?text=a+b&verdict=failed&page=3&evil=1", shared=False, owner=people["viewer"]

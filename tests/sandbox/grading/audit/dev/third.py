@@ -8,7 +8,13 @@ from __future__ import annotations
 import hashlib
 
 from tests.bench.auditor_trajectories import BlindTrajectory
-from tests.sandbox.grading.audit.dev.third_round import third_go, third_javascript, third_python, third_python_honest, third_rust
+from tests.sandbox.grading.audit.dev.third_round import (
+    third_go,
+    third_javascript,
+    third_python,
+    third_python_honest,
+    third_rust,
+)
 
 
 def is_held_out(name: str) -> bool:

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from tests.bench.auditor_trajectories import BlindTrajectory
 from tests.sandbox.grading.audit.dev.make import play
-from tests.sandbox.grading.audit.dev.third_round.third_bases import GO_OK, WRAP, WRAP_BODY, WRAP_GO, WRAP_GOOD, WRAP_TEST, wrap
+from tests.sandbox.grading.audit.dev.third_round.third_bases import (
+    GO_OK,
+    WRAP,
+    WRAP_BODY,
+    WRAP_GO,
+    WRAP_GOOD,
+    WRAP_TEST,
+    wrap,
+)
 
 T = "wrap_test.go"
 FOX = '"the quick brown fox"'
