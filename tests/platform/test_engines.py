@@ -87,6 +87,7 @@ def running(layout: Layout, addresses: environment.Addresses) -> Iterator[dict[s
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_an_engine_of_the_stack_dies_during_a_run_and_nothing_is_lost(layout: Layout, tmp_path: Path) -> None:
     engine_ports = (ports.any_free(), ports.any_free())

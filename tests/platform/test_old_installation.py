@@ -45,6 +45,7 @@ def installation(tmp_path: Path) -> Iterator[dict[str, str]]:
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * SECONDS)
 def test_an_older_installation_migrates_and_everything_of_it_opens(installation: dict[str, str]) -> None:
     def run(*command: str) -> str:

@@ -1,5 +1,5 @@
-"""What axe-core says of every kind of page, in both themes; that nothing moves for those who asked for that; and that a
-keyboard is enough to find and to start runs."""
+"""How a page is judged by axe-core (`test_every_page.py` does it on each), what counts as moving, and that a keyboard is
+enough to find and to start runs."""
 
 from __future__ import annotations
 
@@ -47,23 +47,6 @@ def judge(page: Page) -> list[str]:
     settle(page)
     found += [f"dark: {one}" for one in page.evaluate(AXE, {"type": "rule", "values": OF_COLOUR})]
     return found + page.evaluate(MOVES)
-
-
-def test_axe_finds_nothing_and_nothing_moves(chrome: Browser, product: Product, db: None) -> None:
-    context = chrome.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    wrong: dict[str, list[str]] = {}
-    page.goto(f"{product.url}/login/")
-    wrong["login"] = judge(page)
-    log_in(page, product.url, "admin", seed.PASSWORD)
-    for name, path in {**places(page, product.url), "nothing": "/nothing/"}.items():
-        page.goto(product.url + path)
-        wrong[name] = judge(page)
-    context.close()
-    assert not any(wrong.values()), "\n".join(
-        f"{name}:\n  " + "\n  ".join(found) for name, found in wrong.items() if found
-    )
 
 
 def test_what_moves_stands_still_on_request(operator: Page, product: Product) -> None:

@@ -1,5 +1,5 @@
-"""Every page in both themes, wide, narrow and on a 4K screen: no console error, nothing that the content policy refused, and what
-`audit.js` asks of contrast, names, headings and width."""
+"""Every page in both themes, wide, narrow and on a 4K screen: no console error, nothing that the content policy refused, what
+`audit.js` asks of contrast, names, headings and width, nothing that axe finds, and nothing that moves against a person's wish."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from composer_web.runs.models import Run
 from composer_web.runs.paths import deployment_name
 from tests.browser import corners, seed
 from tests.browser.conftest import PATIENCE_MS, Product
+from tests.browser.pages.test_accessibility import judge
 from tests.browser.places import places
 from tests.browser.screenshots import log_in, settle
 from trainer.inference.contract import (
@@ -60,13 +61,17 @@ def product(product: Product, django_db_blocker: pytest.FixtureRequest) -> Produ
     return product
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> None:
-    context = chrome.new_context(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+def test_every_page(chrome: Browser, product: Product, db: None) -> None:
+    """One visit of each page serves all of it, in both themes: `audit.js` at two widths, the width on the largest screen,
+    and axe."""
+    context = chrome.new_context(color_scheme="light", reduced_motion="reduce")
     context.set_default_timeout(PATIENCE_MS)
     page, problems = watch(context)
-    log_in(page, product.url, "admin", seed.PASSWORD)
     wrong: dict[str, list[str]] = {}
+    page.goto(f"{product.url}/login/")
+    if found := judge(page):
+        wrong["login"] = found
+    log_in(page, product.url, "admin", seed.PASSWORD)
     found_places = places(page, product.url)
     assert found_places.keys() >= {
         "sweep",
@@ -80,18 +85,24 @@ def test_every_page(chrome: Browser, product: Product, db: None, theme: str) -> 
     }
     for name, path in {**found_places, "nothing": "/nothing/"}.items():
         problems.clear()
+        page.emulate_media(color_scheme="light")
         page.goto(product.url + path)
-        for size, (width, height) in SIZES.items():
-            page.set_viewport_size({"width": width, "height": height})
-            settle(page)
-            found = page.evaluate(AUDIT)
-            found += [text for text in problems if name != "nothing" or "404" not in text]
-            problems.clear()
-            if found:
-                wrong[f"{name}, {size}"] = found
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            for size, (width, height) in SIZES.items():
+                page.set_viewport_size({"width": width, "height": height})
+                settle(page)
+                found = page.evaluate(AUDIT)
+                found += [text for text in problems if name != "nothing" or "404" not in text]
+                problems.clear()
+                if found:
+                    wrong[f"{name}, {theme}, {size}"] = found
         page.set_viewport_size({"width": LARGEST[0], "height": LARGEST[1]})
         if found := page.evaluate(FILLS):
             wrong[f"{name}, largest"] = found
+        page.set_viewport_size({"width": 1280, "height": 800})
+        if found := judge(page):
+            wrong[f"{name}, axe"] = found
     context.close()
     assert not wrong, "\n".join(f"{place}:\n  " + "\n  ".join(found) for place, found in wrong.items())
 

@@ -38,7 +38,7 @@ from trainer.inference.contract import InferenceError
 
 db, people = walking.db, walking.people
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 LONG_MS = 900_000
 """How long a run or an evaluation may take beside everything else that a machine does."""
 SESSIONS = 6

@@ -144,6 +144,7 @@ async def test_revalidation_refuses_a_task_whose_oracle_fails(environments, back
         await require_controls(environments=environments, task=spoiled, backend=backend, k=1)
 
 
+@pytest.mark.slow
 async def test_generation_is_repeatable(built, environments, backend, tasks, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "TaskStore", lambda root: TaskStore(tmp_path))
     split = split_of(

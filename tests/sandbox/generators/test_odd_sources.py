@@ -9,7 +9,8 @@ from sandbox.generators.building.yields import Yield
 from sandbox.generators.registry import generate_tasks
 from sandbox.repositories import pins
 
-pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
+# dozens of sandboxed test runs: a minute on a quiet machine
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LATIN = b"# -*- coding: latin-1 -*-\n"
 ODD = (

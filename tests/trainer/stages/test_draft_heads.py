@@ -58,7 +58,7 @@ def answers(url: str, deployment: str, prompts: list[list[int]]) -> list[list[in
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", ["dense", "experts"])
+@pytest.mark.parametrize("kind", ["dense", pytest.param("experts", marks=pytest.mark.slow)])
 def test_a_stage_trains_a_head_and_engines_draft_with_it(tmp_path: Path, kind: str) -> None:
     sink = MemorySink()
     start, rate = (BASE_POLICY, 1e-5) if kind == "dense" else (policy_with_experts(tmp_path / "start"), 1e-2)
@@ -94,6 +94,7 @@ def test_a_resumed_stage_trains_the_same_head(short: Path, tmp_path: Path) -> No
     assert (cut / "mtp" / "mtp.safetensors").read_bytes() == (short / "mtp" / "mtp.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_next_stage_keeps_the_head_or_trains_another_on_its_rollouts(short: Path, tmp_path: Path) -> None:
     whole = short

@@ -275,6 +275,7 @@ def huge(running: Run) -> Rollout:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_hostile_trajectory_of_a_gigabyte_is_refused_or_streamed(
     huge: Rollout, people: dict[str, User], bearer: Bearer
