@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from django.urls import include, path, re_path
 
 from composer_web.api import views
 from composer_web.api_root import api
@@ -10,6 +10,7 @@ from composer_web.api_root import api
 handler404 = "composer_web.api.views.not_found"
 
 urlpatterns = [
+    re_path(r"^(?:evals|sessions)/", views.moved),
     path("api/v1/docs", views.docs, name="api-docs"),
     path("api/v1/", api.urls),
     path("", include("composer_web.accounts.http.urls")),

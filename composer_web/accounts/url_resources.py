@@ -15,7 +15,7 @@ INSTALLATION = (
     "api/v1/alerts/deliveries", "api/v1/alerts/notices", "api/v1/alerts/rules", "api/v1/alerts/webhooks", "api/v1/audit",
     "api/v1/docs", "api/v1/gateway/erase", "api/v1/gateway/settings", "api/v1/health", "api/v1/people",
     "api/v1/promotions", "api/v1/quotas", "api/v1/tokens", "alerts/deliveries/", "alerts/rules/", "alerts/webhooks/", "audit/",
-    "help/", "notifications/", "people/", "promotion/", "sessions/erase/", "sessions/settings/", "system/", "tokens/",
+    "help/", "notifications/", "people/", "promotion/", "gateway/erase/", "gateway/settings/", "system/", "tokens/",
 )  # fmt: skip
 """URL prefixes of the whole installation. The account's role applies."""
 
@@ -24,13 +24,13 @@ FOR_ALL = ("api/v1/health", "api/v1/docs", "help/")
 
 MATERIAL = (
     "api/v1/curation", "api/v1/endpoints", "api/v1/environments", "api/v1/policies", "api/v1/releases", "api/v1/suites",
-    "api/v1/tasks", "environments/", "evals/releases/", "evals/tasks/", "api/v1/evaluations/tasks/", "generators/",
+    "api/v1/tasks", "environments/", "evaluations/releases/", "evaluations/tasks/", "api/v1/evaluations/tasks/", "generators/",
     "imports/", "policies/", "suites/", "tasks/",
 )  # fmt: skip
 """URL prefixes of objects that a library shares: readable in every project, writable in their own."""
 
 USES = (
-    "evals/releases/<benchmark>/<number>/run/", "api/v1/releases/<benchmark>/<number>/evaluations",
+    "evaluations/releases/<benchmark>/<number>/run/", "api/v1/releases/<benchmark>/<number>/evaluations",
     "policies/<name>/evaluate/", "policies/<name>/measure/", "api/v1/policies/<name>/measurements",
 )  # fmt: skip
 """Writes that only use shared objects. The results belong to the user's project."""
@@ -75,9 +75,9 @@ OBJECTS: tuple[Line, ...] = (
     ("datasets/", "pk", "datasets.Dataset", "pk"),
     ("drafts/", "pk", "review.Draft", "pk"),
     ("environments/", "pk", "repositories.Environment", "pk"),
-    ("evals/", "pk", "evals.Evaluation", "pk"),
-    ("evals/releases/", "benchmark", "evals.Release", "benchmark"),
-    ("evals/tasks/", "slug", "tasks.Task", "slug"),
+    ("evaluations/", "pk", "evals.Evaluation", "pk"),
+    ("evaluations/releases/", "benchmark", "evals.Release", "benchmark"),
+    ("evaluations/tasks/", "slug", "tasks.Task", "slug"),
     ("findings/", "pk", "rollouts.Finding", "pk"),
     ("findings/audit/", "run_id", "runs.Run", "pk"),
     ("forks/", "pk", "rollouts.Fork", "pk"),
@@ -96,7 +96,7 @@ OBJECTS: tuple[Line, ...] = (
     ("runs/sweeps/", "pk", "runs.Sweep", "pk"),
     ("runs/templates/", "pk", "runs.RunTemplate", "pk"),
     ("runs/views/", "pk", "runs.SavedView", "pk"),
-    ("sessions/", "pk", "gateway.Session", "pk"),
+    ("gateway/sessions/", "pk", "gateway.Session", "pk"),
     ("suites/", "name", "tasks.Suite", "name"),
     ("tasks/", "slug", "tasks.Task", "slug"),
     ("projects/", "slug", "accounts.Project", "slug"),

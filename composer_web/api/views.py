@@ -7,7 +7,7 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 from django.db import DataError
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect, JsonResponse
 from django.utils.decorators import sync_and_async_middleware
 from django.views.decorators.http import require_safe
 from django.views.defaults import page_not_found
@@ -20,6 +20,14 @@ from composer_web.ui.pages import PageRequest, page, show
 def docs(request: PageRequest) -> HttpResponse:
     """Swagger from the files that django-ninja ships; requests from it carry this page's session and CSRF token."""
     return show(request, "api/docs.html")
+
+
+def moved(request: HttpRequest) -> HttpResponse:
+    """Redirect the page addresses of release 0.1: `/evals/`, and `/sessions/` with its settings. Removed after release 0.2."""
+    noun, _, rest = request.get_full_path().removeprefix("/").partition("/")
+    apart = rest.startswith(("settings/", "erase/"))
+    target = "/evaluations/" if noun == "evals" else "/gateway/" if apart else "/gateway/sessions/"
+    return HttpResponsePermanentRedirect(f"{target}{rest}", preserve_request=True)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -325,7 +325,7 @@ def _tell(evaluation: Evaluation, event: Event) -> None:
         title=f"Evaluation {evaluation.pk} {evaluation.state}: {subject}",
         message=f"{subject} on {evaluation.suite.name}: {outcome}",
         about=f"eval:{evaluation.pk}",
-        path=f"/evals/{evaluation.pk}/",
+        path=f"/evaluations/{evaluation.pk}/",
         evaluation=evaluation.pk,
         project=evaluation.project_id,
         policy=subject,

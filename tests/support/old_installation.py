@@ -53,11 +53,11 @@ def main() -> None:
         "/",
         "/runs/",
         "/rollouts/",
-        "/evals/",
+        "/evaluations/",
         "/tasks/",
         "/policies/",
         "/findings/",
-        "/sessions/",
+        "/gateway/sessions/",
         "/audit/",
     ):
         opened(path)

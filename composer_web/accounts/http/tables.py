@@ -14,7 +14,7 @@ from composer_web.ui.tables import STRONG, AgoColumn, Table
 PLACES = {
     "run": "/runs/{}/",
     "rollout": "/rollouts/{}/",
-    "eval": "/evals/{}/",
+    "eval": "/evaluations/{}/",
     "finding": "/findings/{}/",
     "environment": "/environments/{}/",
     "draft": "/drafts/{}/",

@@ -50,15 +50,15 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Evaluate",
         (
-            Entry("Evaluations", "flask-conical", "evals:list", ("/evals",)),
-            Entry("Leaderboards", "trophy", "evals:releases", ("/evals/releases",)),
+            Entry("Evaluations", "flask-conical", "evals:list", ("/evaluations",)),
+            Entry("Leaderboards", "trophy", "evals:releases", ("/evaluations/releases",)),
         ),
     ),
     (
         "Serve",
         (
             Entry("Production", "radio", "policies:promotion", ("/promotion",)),
-            Entry("Gateway", "message-square-text", "gateway:sessions", ("/sessions",)),
+            Entry("Gateway", "message-square-text", "gateway:sessions", ("/gateway",)),
         ),
     ),
     (
@@ -86,9 +86,9 @@ HELP: dict[str, str] = {
     "/generators": "sandbox/tasks/",
     "/imports": "guides/formats/",
     "/environments": "guides/repositories/",
-    "/evals": "guides/benchmark/",
+    "/evaluations": "guides/benchmark/",
     "/promotion": "concepts/gateway/",
-    "/sessions": "concepts/gateway/",
+    "/gateway": "concepts/gateway/",
     "/system": "guides/operations/",
     "/system/fidelity": "sandbox/fidelity/",
     "/findings/redteam": "sandbox/red-team/",

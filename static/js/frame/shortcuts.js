@@ -15,7 +15,7 @@ const LIST = [
   ["g p", "Policies"],
   ["g n", "New run"],
 ];
-const GOES = { h: "/", r: "/runs/", o: "/rollouts/", t: "/tasks/", e: "/evals/", p: "/policies/", n: "/runs/new/" };
+const GOES = { h: "/", r: "/runs/", o: "/rollouts/", t: "/tasks/", e: "/evaluations/", p: "/policies/", n: "/runs/new/" };
 const WAIT = 1200; // ms between the two keys of a pair
 let dialog = null;
 let lead = 0;

@@ -156,8 +156,8 @@ def addresses() -> Iterator[tuple[str, bool]]:
         ("/suites/train/", MemberTable, None),
         ("/environments/", EnvironmentTable, None),
         ("/policies/", PolicyTable, None),
-        ("/evals/", EvaluationTable, EvaluationFilter),
-        ("/evals/releases/", ReleaseTable, None),
+        ("/evaluations/", EvaluationTable, EvaluationFilter),
+        ("/evaluations/releases/", ReleaseTable, None),
     ):
         yield path, True
         yield f"{path}?page=100000", False

@@ -50,13 +50,13 @@ def test_a_part_that_failed_can_be_asked_for_again(tab: Page, product: Product, 
 
 def test_an_ended_log_in_leads_to_the_log_in_page_and_back(tab: Page, product: Product) -> None:
     tab.route_web_socket(re.compile("/ws/"), lambda socket: None)  # no refresh but the one asked for below
-    tab.goto(f"{product.url}/evals/")
+    tab.goto(f"{product.url}/evaluations/")
     tab.locator("td.strong a").first.wait_for()
     tab.context.clear_cookies()
     tab.evaluate(
         """() => document.querySelector("[hx-trigger~='oc:refresh']").dispatchEvent(new CustomEvent("oc:refresh"))"""
     )
-    tab.wait_for_url(re.compile(r"/login/\?next=/evals/"))
+    tab.wait_for_url(re.compile(r"/login/\?next=/evaluations/"))
     expect(tab.locator("#id_username")).to_be_visible()
 
 
@@ -71,7 +71,7 @@ def test_what_changes_while_a_part_is_fetched_is_fetched_after_it(tab: Page, pro
 
     tab.route_web_socket(re.compile("/ws/"), greet)
     tab.route(re.compile(r"\?bell"), lambda route: held.append(route))
-    tab.goto(f"{product.url}/evals/")
+    tab.goto(f"{product.url}/evaluations/")
     expect(tab.locator("[data-live-badge]")).to_have_text("live")
     for seq in (1, 2):
         with tab.expect_request(re.compile(r"\?bell")):

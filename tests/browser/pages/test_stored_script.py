@@ -47,7 +47,7 @@ def pages(run: Run, hostile: Rollout) -> dict[str, str]:
         "review of tasks": "/tasks/review/",
         "queue": f"/review/{queue.name}/",
         "item": f"/review/{queue.name}/next/",
-        "session": f"/sessions/{session.pk}/",
+        "session": f"/gateway/sessions/{session.pk}/",
         "trajectory": f"/rollouts/{hostile.pk}/",
         "trajectory with odd texts": f"/rollouts/{run.groups.get(prompt_index=0).rollouts.earliest('pk').pk}/",
         "group": f"/groups/{hostile.group_id}/",

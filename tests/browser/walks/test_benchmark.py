@@ -50,7 +50,7 @@ def test_from_a_suite_to_a_leaderboard(operator: Page, product: Product) -> None
     for version in suite.versions.filter(controls_ok=None):
         record_controls(version=version, controls={"bundle_hash": version.bundle_hash}, ok=True)
     assert Suite.objects.filter(name="walked").exists()
-    page.goto(f"{product.url}/evals/")
+    page.goto(f"{product.url}/evaluations/")
     page.get_by_role("link", name="Benchmark releases").click()
     form = page.get_by_role("form", name="Publish a release")
     page.locator("#publish > summary").click()

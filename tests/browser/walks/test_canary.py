@@ -144,7 +144,7 @@ def test_evaluate_and_cancel_from_the_policys_page(operator: Page, product: Prod
     play(made, skill=1.0, groups=1)
     expect(page.locator("#evaluation")).to_contain_text("1 of 4 tasks")
     page.goto(f"{product.url}/policies/base/")
-    row = page.locator("#evaluations tr", has=page.locator(f"a[href='/evals/{made.pk}/']"))
+    row = page.locator("#evaluations tr", has=page.locator(f"a[href='/evaluations/{made.pk}/']"))
     expect(row).to_contain_text("1 of 4 tasks")
     made.refresh_from_db()
     play(made, skill=1.0, groups=1)

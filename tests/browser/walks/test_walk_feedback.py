@@ -116,7 +116,7 @@ def make_token(page: Page, address: str) -> str:
 
 
 def promote_the_base(page: Page, address: str) -> None:
-    page.goto(f"{address}/sessions/settings/")
+    page.goto(f"{address}/gateway/settings/")
     expect(page.locator(".empty")).to_contain_text("Nothing is promoted yet")
     page.get_by_role("link", name="Promote a version").click()
     form = page.get_by_role("form", name="Promote a version")
@@ -127,7 +127,7 @@ def promote_the_base(page: Page, address: str) -> None:
 
 def switch_recording_on(page: Page, address: str) -> None:
     """The change stands in the audit log with what was before."""
-    page.goto(f"{address}/sessions/settings/")
+    page.goto(f"{address}/gateway/settings/")
     page.get_by_label("Record sessions that ask for it").check()
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toasts .toast")).to_contain_text("behaves so from now on")
@@ -166,9 +166,9 @@ def work_and_signal(client: openai.OpenAI, address: str, secret: str) -> None:
 
 
 def look_at_a_session(page: Page, address: str) -> None:
-    page.goto(f"{address}/sessions/")
+    page.goto(f"{address}/gateway/sessions/")
     expect(page.locator("tbody tr")).to_have_count(SESSIONS)
-    page.goto(f"{address}/sessions/{Session.objects.get(client_id='s-0').pk}/")
+    page.goto(f"{address}/gateway/sessions/{Session.objects.get(client_id='s-0').pk}/")
     expect(page.locator("section", has_text="Signals").first).to_be_visible()
     expect(page.locator("#t0")).to_contain_text("accept")
     picture(page, "feedback-1-session")

@@ -16,7 +16,17 @@ from tests.web.seeded import client, count_queries
 
 pytestmark = pytest.mark.django_db
 world = seeded.world
-LISTS = ("/", "/runs/", "/rollouts/", "/findings/", "/tasks/", "/suites/", "/policies/", "/evals/", "/suites/train/")
+LISTS = (
+    "/",
+    "/runs/",
+    "/rollouts/",
+    "/findings/",
+    "/tasks/",
+    "/suites/",
+    "/policies/",
+    "/evaluations/",
+    "/suites/train/",
+)
 
 
 def test_a_second_project_costs_one_query_where_an_address_names_something(world: seed.World) -> None:

@@ -25,16 +25,16 @@ from tests.web.seeded import few, the_rest
 pytestmark = pytest.mark.django_db
 
 OPEN_PAGES = (
-    "login/", "logout/", "join/", "account/", "reauthenticate/", "2fa/", "oidc/", "v1/", "metrics",
+    "^(?:evals|sessions)/", "login/", "logout/", "join/", "account/", "reauthenticate/", "2fa/", "oidc/", "v1/", "metrics",
 )  # fmt: skip
-"""Begins of addresses that do not go through `page`: log-in and one's own account are allauth's, `join/` is for who has
+"""Begins of addresses that do not go through `page`: those that moved, log-in and one's own account are allauth's, `join/` is for who has
 an invitation (tests/web/accounts/test_people.py), `v1/` is the gateway's, with tokens of its own
 (tests/web/gateway/test_gateway.py), and so is `metrics`."""
 OPEN_OPERATIONS = {"GET api/v1/health/live"}
 SECRET = "Quartz"
 """Stands in the names of what the other project has."""
 NEVER_FOUND = {
-    "GET rollouts/exports/<int:pk>/file/", "GET evals/releases/<slug:benchmark>/<int:number>/",
+    "GET rollouts/exports/<int:pk>/file/", "GET evaluations/releases/<slug:benchmark>/<int:number>/",
     "GET imports/<slug:name>/", "GET runs/<int:pk>/part/<slug:part>/", "GET api/v1/endpoints/{name}",
     "GET api/v1/review/{name}/labels/{rollout}", "GET api/v1/tasks/trajectories/{name}/export/{format}",
     "GET suites/<slug:name>/export/<slug:form>/", "GET tasks/<slug:slug>/export/<slug:form>/",

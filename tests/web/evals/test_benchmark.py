@@ -125,7 +125,7 @@ def test_a_leaderboard_leaves_as_a_file(first: Release, people: dict[str, User])
     measured(other, passed=[1, 2])
     browser = Client()
     browser.force_login(people["viewer"])
-    page = browser.get("/evals/releases/bench/1/").content.decode()
+    page = browser.get("/evaluations/releases/bench/1/").content.decode()
     query = html.unescape(re.search(r'name="query" value="([^"]*)"', page)[1])  # type: ignore[index]
     browser.post("/rollouts/exports/new/", {"what": "leaderboard", "format": "jsonl", "query": query})
     asked = Export.objects.get()
@@ -217,10 +217,10 @@ def test_pages_of_releases(first: Release, people: dict[str, User]) -> None:
     operator, viewer = Client(), Client()
     operator.force_login(people["operator"])
     viewer.force_login(people["viewer"])
-    path = f"/evals/releases/{first.benchmark}/{first.number}/"
+    path = f"/evaluations/releases/{first.benchmark}/{first.number}/"
     form = {"policy": "base", "samples": "2", "temperature": "0.8", "effort": "low"}
     assert viewer.post(f"{path}run/", form).status_code == 403
-    assert viewer.post("/evals/releases/publish/", {"benchmark": "b", "suite": "one"}).status_code == 403
+    assert viewer.post("/evaluations/releases/publish/", {"benchmark": "b", "suite": "one"}).status_code == 403
     assert "is on its way" in operator.post(f"{path}run/", form, follow=True).content.decode()
     made = Evaluation.objects.get(release=first)
     assert (made.tasks, made.samples, made.effort) == (3, 2, "low")
@@ -231,10 +231,10 @@ def test_pages_of_releases(first: Release, people: dict[str, User]) -> None:
     assert "Under way" in html
     assert "Run a policy" not in html
     assert "181" in html
-    assert viewer.get("/evals/releases/bench/9/").status_code == 404
+    assert viewer.get("/evaluations/releases/bench/9/").status_code == 404
     proved("two", range(10, 12))
     page = operator.post(
-        "/evals/releases/publish/",
+        "/evaluations/releases/publish/",
         {"benchmark": "bench", "suite": "two", "keep": "on", "unreviewed": "on"},
         follow=True,
     ).content.decode()
@@ -252,14 +252,14 @@ def test_query_counts_of_releases(first: Release, people: dict[str, User]) -> No
             assert viewer.get(path).status_code == 200
         return len(seen)
 
-    path = "/evals/releases/bench/2/"
+    path = "/evaluations/releases/bench/2/"
     measured(first, passed=[16, 0, 4])
     releases.publish(benchmark="bench", suite=proved("two", range(10, 12)), keep=True, unreviewed=True)
-    before = queries("/evals/releases/"), queries(path)
+    before = queries("/evaluations/releases/"), queries(path)
     measured(first, passed=[16, 0, 4], effort="more")
     measured(leaderboard.find("bench-2"), passed=[1, 2, 3])
     releases.publish(benchmark="other", suite=first.suite, unreviewed=True)
-    assert (queries("/evals/releases/"), queries(path)) == before
+    assert (queries("/evaluations/releases/"), queries(path)) == before
     assert max(before) <= 16, "two more for evaluations of the suite"
 
 

@@ -44,7 +44,7 @@ def test_an_operator_asks_for_an_evaluation(versions: Policy, held_out: Suite, v
     assert f'action="{ASK}"' in page and "<option>3</option>" in page and "<option>held-out</option>" in page
     answer = operator.post(ASK, form())
     made = Evaluation.objects.get()
-    assert answer["Location"] == f"/evals/{made.pk}/"
+    assert answer["Location"] == f"/evaluations/{made.pk}/"
     assert (made.version, made.suite, made.tasks, made.samples) == (2, held_out, 2, 3)
     assert (made.temperature, made.seed, made.created_by) == (0.5, 7, answer.wsgi_request.user)
     assert Outbox.objects.filter(task="evals.start").exists(), "it really starts"
@@ -81,7 +81,7 @@ def test_what_cannot_be_is_said(
 def test_who_may_ask_and_cancel(versions: Policy, held_out: Suite, visit: Callable[[str], Client]) -> None:
     """Nobody, viewers, and operators of another project change nothing."""
     made = services.create_evaluation(policy=versions, version=1, suite=held_out, tasks=2, samples=1)
-    cancel = f"/evals/{made.pk}/cancel/"
+    cancel = f"/evaluations/{made.pk}/cancel/"
     for address in (ASK, cancel):
         assert "/login/" in Client().post(address, form())["Location"]
         assert visit("viewer").post(address, form()).status_code == 403
@@ -89,7 +89,7 @@ def test_who_may_ask_and_cancel(versions: Policy, held_out: Suite, visit: Callab
         assert visit("operator").get(address).status_code == 405
     viewer = visit("viewer")
     assert ASK not in viewer.get("/policies/base/").content.decode()
-    assert cancel not in viewer.get(f"/evals/{made.pk}/").content.decode()
+    assert cancel not in viewer.get(f"/evaluations/{made.pk}/").content.decode()
     other = create_project(slug="elsewhere", name="Elsewhere", actor=None)
     stranger = create_user(username="stranger", password="a long enough horse", role="viewer")
     set_member(project=other, username="stranger", role="operator", actor=None)
@@ -115,13 +115,13 @@ def test_a_policy_of_a_library_is_evaluated_in_ones_own_project(versions: Policy
 def test_cancelling(versions: Policy, held_out: Suite, visit: Callable[[str], Client]) -> None:
     operator = visit("operator")
     made = services.create_evaluation(policy=versions, version=1, suite=held_out, tasks=2, samples=1)
-    page = operator.get(f"/evals/{made.pk}/").content.decode()
+    page = operator.get(f"/evaluations/{made.pk}/").content.decode()
     assert f"Stop evaluation {made.pk}?" in page and "<progress" in page
-    answer = operator.post(f"/evals/{made.pk}/cancel/", follow=True).content.decode()
+    answer = operator.post(f"/evaluations/{made.pk}/cancel/", follow=True).content.decode()
     assert f"Evaluation {made.pk} is cancelled" in answer and "data-confirm" not in answer and "<progress" not in answer
     assert Evaluation.objects.get().state == "cancelled"
     assert AuditEntry.objects.filter(action="eval.cancel", target=f"eval:{made.pk}").exists()
-    assert "cancelled" in operator.post(f"/evals/{made.pk}/cancel/", follow=True).content.decode()
+    assert "cancelled" in operator.post(f"/evaluations/{made.pk}/cancel/", follow=True).content.decode()
     assert AuditEntry.objects.filter(action="eval.cancel").count() == 1
 
 

@@ -265,7 +265,7 @@ def test_endpoints_over_page_api_and_command(
     )
     assert endpoints.get("paged").price_output == 4.0
     assert "paged" in viewer.get("/policies/").content.decode()
-    assert ">paged</option>" in operator.get("/evals/releases/bench/1/").content.decode()
+    assert ">paged</option>" in operator.get("/evaluations/releases/bench/1/").content.decode()
     visitor = Client(headers=bearer("operator", "read", "operate"))
     sent = {"name": "called", "model": "m", "url": server.url, "key": KEY}
     made = visitor.post("/api/v1/endpoints", sent, content_type="application/json")
@@ -308,14 +308,14 @@ def test_regressions_task_by_task(
     assert worse.shows_after in worse.after.failed
     viewer = Client()
     viewer.force_login(people["viewer"])
-    html = viewer.get(f"/evals/compare/?before={good.pk}&after={bad.pk}").content.decode()
+    html = viewer.get(f"/evaluations/compare/?before={good.pk}&after={bad.pk}").content.decode()
     assert f"/rollouts/{worse.shows_after}/" in html
-    assert viewer.get("/evals/compare/?before=x&after=1").status_code == 404
-    assert viewer.get(f"/evals/compare/?before={good.pk}&after=999999").status_code == 404
+    assert viewer.get("/evaluations/compare/?before=x&after=1").status_code == 404
+    assert viewer.get(f"/evaluations/compare/?before={good.pk}&after=999999").status_code == 404
     assert viewer.get(f"/rollouts/{worse.shows_after}/").status_code == 200
     assert viewer.get(f"/groups/{worse.after.group}/").status_code == 200
-    assert viewer.get(f"/evals/{bad.pk}/").status_code == 200
-    path = f"/evals/tasks/{SPECS[1].id}/"
+    assert viewer.get(f"/evaluations/{bad.pk}/").status_code == 200
+    path = f"/evaluations/tasks/{SPECS[1].id}/"
     with CaptureQueriesContext(connection) as few:
         page = viewer.get(path).content.decode()
     assert "remote (good)" in page

@@ -164,13 +164,13 @@ def test_on_the_pages(canary: None, used: Callable[..., list[Session]], people: 
     assert len(many) == len(few)
     form = {"canary-edit_drop": "0.25", "canary-bad_rise": "", "canary-good_drop": "0.2", "retention_days": "30"}
     rest = {"requests_per_minute": "120", "most_tokens": "4096", "answer_seconds": "300"}
-    assert viewer.post("/sessions/settings/change/", {**form, **rest}).status_code == 403
-    operator.post("/sessions/settings/change/", {**form, **rest})
+    assert viewer.post("/gateway/settings/change/", {**form, **rest}).status_code == 403
+    operator.post("/gateway/settings/change/", {**form, **rest})
     guards = configuration.settings_of().canary
     assert (guards.edit_drop, guards.bad_rise, guards.good_drop, guards.question_rise) == (0.25, None, 0.2, 0.15)
-    wrong = operator.post("/sessions/settings/change/", {**form, **rest, "canary-edit_drop": ""}, follow=True)
+    wrong = operator.post("/gateway/settings/change/", {**form, **rest, "canary-edit_drop": ""}, follow=True)
     assert "canary.edit_drop: Input should be a valid number" in wrong.content.decode()
-    shown = viewer.get("/sessions/settings/").content.decode()
+    shown = viewer.get("/gateway/settings/").content.decode()
     assert "Largest fall of the share of turns that edit" in shown
 
 

@@ -253,40 +253,42 @@ def test_pages(exchange: Callable[..., recording.Exchange], people: dict[str, Us
         client.force_login(people[role])
     recording.record(exchange("<script>alert(1)</script> fix", "<b>done</b>"))
     session = Session.objects.get()
-    assert Client().get("/sessions/").status_code == 302
-    assert clients["viewer"].get("/sessions/").status_code == 403
-    assert clients["viewer"].get(f"/sessions/{session.pk}/").status_code == 403
-    assert "2147483647" not in clients["reviewer"].get("/sessions/").content.decode()
-    assert clients["reviewer"].get("/sessions/999/").status_code == 404
-    page = clients["reviewer"].get(f"/sessions/{session.pk}/").content.decode()
+    assert Client().get("/gateway/sessions/").status_code == 302
+    assert clients["viewer"].get("/gateway/sessions/").status_code == 403
+    assert clients["viewer"].get(f"/gateway/sessions/{session.pk}/").status_code == 403
+    assert "2147483647" not in clients["reviewer"].get("/gateway/sessions/").content.decode()
+    assert clients["reviewer"].get("/gateway/sessions/999/").status_code == 404
+    page = clients["reviewer"].get(f"/gateway/sessions/{session.pk}/").content.decode()
     assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page and "<b>done</b>" not in page
     for form in ("jsonl", "atif"):
-        assert clients["reviewer"].get(f"/sessions/{session.pk}/download.{form}").status_code == 200
-    settings = clients["viewer"].get("/sessions/settings/").content.decode()
+        assert clients["reviewer"].get(f"/gateway/sessions/{session.pk}/download.{form}").status_code == 200
+    settings = clients["viewer"].get("/gateway/settings/").content.decode()
     assert "Nothing is promoted yet" in settings and "Save" not in settings
-    assert clients["reviewer"].post("/sessions/settings/change/", {}).status_code == 403
-    assert clients["reviewer"].post(f"/sessions/{session.pk}/delete/").status_code == 403
+    assert clients["reviewer"].post("/gateway/settings/change/", {}).status_code == 403
+    assert clients["reviewer"].post(f"/gateway/sessions/{session.pk}/delete/").status_code == 403
     form = {
         "recording": "on", "retention_days": "9", "patterns": "", "requests_per_minute": "60", "most_tokens": "100",
         "answer_seconds": "30", "endpoints": "", "edit_tools": "edit_file",
         "reward-accept": "2", "reward-reject": "-1", "reward-edit_kept": "1", "reward-dissatisfied": "-1",
         "reward-latency": "0", "reward-latency_free": "1", "reward-malformed": "-2", "reward-question": "-1",
     }  # fmt: skip
-    done = clients["operator"].post("/sessions/settings/change/", form, follow=True).content.decode()
+    done = clients["operator"].post("/gateway/settings/change/", form, follow=True).content.decode()
     assert "behaves so from now on" in done and configuration.settings_of().reward.accept == 2
-    wrong = clients["operator"].post("/sessions/settings/change/", {**form, "retention_days": "x"}, follow=True)
+    wrong = clients["operator"].post("/gateway/settings/change/", {**form, "retention_days": "x"}, follow=True)
     assert "retention_days" in wrong.content.decode()
     missing = {"task": "none", "slug": "s-1", "instruction": "Fix it"}
-    refused = clients["reviewer"].post(f"/sessions/{session.pk}/promote/", missing, follow=True).content.decode()
+    refused = (
+        clients["reviewer"].post(f"/gateway/sessions/{session.pk}/promote/", missing, follow=True).content.decode()
+    )
     assert "no rollout of a task" in refused
     with CaptureQueriesContext(connection) as few:
-        clients["reviewer"].get("/sessions/")
+        clients["reviewer"].get("/gateway/sessions/")
     for n in range(5):
         recording.record(exchange("more", session=f"n{n}"))
     with CaptureQueriesContext(connection) as many:
-        clients["reviewer"].get("/sessions/")
+        clients["reviewer"].get("/gateway/sessions/")
     assert len(many) == len(few) <= 10
-    clients["operator"].post("/sessions/erase/", {"user": "ada"})
+    clients["operator"].post("/gateway/erase/", {"user": "ada"})
     assert not Session.objects.exists()
 
 

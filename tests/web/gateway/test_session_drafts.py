@@ -28,13 +28,13 @@ def test_a_session_becomes_a_task(session: Session, rollout: Rollout, people: di
     client.force_login(people["reviewer"])
     source = rollout.group.task_version.task.slug
     said = {"task": source, "slug": "asked-by-a-user", "instruction": session.opening, "category": "debug"}
-    page = client.post(f"/sessions/{session.pk}/promote/", said, follow=True)
+    page = client.post(f"/gateway/sessions/{session.pk}/promote/", said, follow=True)
     draft = Draft.objects.get(slug="asked-by-a-user")
     assert page.redirect_chain[-1][0] == f"/drafts/{draft.pk}/"
     assert draft.instruction == session.opening and draft.state == "open"
     assert (draft.provenance["session"], draft.provenance["task"]) == (session.pk, source)
     assert draft.provenance["session_policy"] == "base@0"
-    assert f"/drafts/{draft.pk}/" in client.get(f"/sessions/{session.pk}/").content.decode()
+    assert f"/drafts/{draft.pk}/" in client.get(f"/gateway/sessions/{session.pk}/").content.decode()
     client.post(f"/drafts/{draft.pk}/publish/", follow=True)
     task = Task.objects.get(slug="asked-by-a-user")
     version = task.versions.get()

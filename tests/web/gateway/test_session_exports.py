@@ -122,7 +122,7 @@ def test_it_is_for_reviewers_when_asked_for_written_and_fetched(
     form = {"what": "sessions", "format": "jsonl", "query": ""}
     assert browsers["viewer"].post("/rollouts/exports/new/", form).status_code == 403
     assert not Export.objects.exists()
-    assert 'name="what" value="sessions"' in browsers["reviewer"].get("/sessions/").content.decode()
+    assert 'name="what" value="sessions"' in browsers["reviewer"].get("/gateway/sessions/").content.decode()
     assert browsers["reviewer"].post("/rollouts/exports/new/", form).status_code == 302
     asked = ask(bearer("reviewer", "review"))
     assert asked.status_code == 201

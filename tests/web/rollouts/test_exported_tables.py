@@ -120,9 +120,9 @@ def test_filters_are_those_of_the_list(told: World) -> None:
         ("/runs/?state=running", ["runs"]),
         ("/rollouts/", ["rollouts"]),
         ("/findings/", ["findings"]),
-        ("/evals/", ["evaluations"]),
+        ("/evaluations/", ["evaluations"]),
         ("/tasks/", ["tasks"]),
-        ("/sessions/?version=0", ["sessions"]),
+        ("/gateway/sessions/?version=0", ["sessions"]),
         ("run", ["metrics", "rollouts", "findings", "evaluations"]),
     ],
 )

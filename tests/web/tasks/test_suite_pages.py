@@ -69,11 +69,11 @@ def test_a_suite_leads_on(browser: Browser, make_suite: Callable[..., Suite], pe
     suite = make_suite()
     operator, viewer = browser("operator"), browser("viewer")
     text = operator.get("/suites/train/").content.decode()
-    assert "/tasks/review/?suite=train" in text and "/evals/releases/?suite=train" not in text
+    assert "/tasks/review/?suite=train" in text and "/evaluations/releases/?suite=train" not in text
     version = suite.versions.earliest("pk")
     record_controls(version=version, controls={"bundle_hash": version.bundle_hash}, ok=True)
-    assert "/evals/releases/?suite=train#publish" in operator.get("/suites/train/").content.decode()
-    assert 'value="train" selected' in operator.get("/evals/releases/?suite=train").content.decode()
+    assert "/evaluations/releases/?suite=train#publish" in operator.get("/suites/train/").content.decode()
+    assert 'value="train" selected' in operator.get("/evaluations/releases/?suite=train").content.decode()
     assert "/tasks/review/" not in viewer.get("/suites/train/").content.decode()
     curation.open_suite(name="bench", purpose="benchmark", reviewed=True, actor=people["reviewer"])
     empty = operator.get("/suites/bench/").content.decode()

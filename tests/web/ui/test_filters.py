@@ -32,10 +32,10 @@ PAGES = {
     "/rollouts/": "verdict",
     "/findings/": "severity",
     "/tasks/": "category",
-    "/evals/": "phase",
+    "/evaluations/": "phase",
     "/alerts/": "kind",
     "/audit/": "via",
-    "/sessions/": "canary",
+    "/gateway/sessions/": "canary",
     "/tasks/review/": "category",
 }
 Bearer = Callable[..., dict[str, str]]

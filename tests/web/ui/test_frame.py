@@ -27,8 +27,8 @@ IN_MODULES = re.compile(r"\bicon\(([^)]+)\)")
         ("/", "Home"),
         ("/runs/3/charts/", "Runs"),
         ("/groups/4/", "Rollouts"),
-        ("/evals/3/", "Evaluations"),
-        ("/evals/releases/", "Leaderboards"),
+        ("/evaluations/3/", "Evaluations"),
+        ("/evaluations/releases/", "Leaderboards"),
         ("/tasks/review/", "Tasks"),
     ],
 )

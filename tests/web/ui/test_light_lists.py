@@ -20,7 +20,7 @@ LONG = ("config", "conditions", "architecture", "recipe", "statistics", "contami
 """Columns that only the page of one thing shows."""
 
 
-@pytest.mark.parametrize("path", ["/", "/runs/", "/evals/", "/api/v1/runs", "/api/v1/evaluations"])
+@pytest.mark.parametrize("path", ["/", "/runs/", "/evaluations/", "/api/v1/runs", "/api/v1/evaluations"])
 def test_no_list_loads_what_only_a_page_of_its_own_shows(
     path: str,
     draft: Run,

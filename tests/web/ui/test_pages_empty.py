@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
         ("/suites/", ("No suites yet", "generators")),
         ("/environments/", ("No environments yet", "Add your own repository")),
         ("/policies/", ("No policies yet", "a GGUF file below")),
-        ("/evals/", ("No evaluations yet",)),
+        ("/evaluations/", ("No evaluations yet",)),
         ("/system/", ("No process has reported", "make up")),
         ("/tokens/", ("No tokens yet",)),
     ],
