@@ -27,8 +27,8 @@ pytestmark = pytest.mark.django_db
 OPEN_PAGES = (
     "^(?:evals|sessions)/", "login/", "logout/", "join/", "account/", "reauthenticate/", "2fa/", "oidc/", "v1/", "metrics",
 )  # fmt: skip
-"""Begins of addresses that do not go through `page`: those that moved, log-in and one's own account are allauth's, `join/` is for who has
-an invitation (tests/web/accounts/test_people.py), `v1/` is the gateway's, with tokens of its own
+"""Begins of addresses that do not go through `page`: those that moved; log-in and one's own account are allauth's; `join/`
+is for who has an invitation (tests/web/accounts/test_people.py), `v1/` is the gateway's, with tokens of its own
 (tests/web/gateway/test_gateway.py), and so is `metrics`."""
 OPEN_OPERATIONS = {"GET api/v1/health/live"}
 SECRET = "Quartz"
