@@ -12,7 +12,7 @@ from . import lock, words
 from .docs import sources
 
 BIN = Path(sys.executable).parent
-MOST_TEMPLATE = 160
+MAX_TEMPLATE = 160
 """Characters of a line of a template."""
 CHECKS: dict[str, list[str]] = {
     "ruff check": [str(BIN / "ruff"), "check", "--quiet", "."],
@@ -42,10 +42,10 @@ def long_lines() -> list[str]:
     found = []
     for path in sorted((lock.REPOSITORY / "templates").rglob("*.html")):
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            if len(line) > MOST_TEMPLATE:
+            if len(line) > MAX_TEMPLATE:
                 place = path.relative_to(lock.REPOSITORY)
                 found.append(
-                    f"{place}:{number}: {len(line)} characters, at most {MOST_TEMPLATE}; break it where HTML ignores it"
+                    f"{place}:{number}: {len(line)} characters, at most {MAX_TEMPLATE}; break it where HTML ignores it"
                 )
     return found
 

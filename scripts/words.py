@@ -44,7 +44,7 @@ RETIRED: dict[str, str] = {
     r"MemberSpec|read_members|fixed_members|members_arguments": "ReplicaSpec, read_replicas, fixed_replicas",
     r"Parted|pack_parted|wide_below": "BitmapBlock, pack_bitmap, wide_flagged",
     r"tripped": "breaker_open (circuit breaker)",
-    r"MOST_FAILURES|MOST_LAG|MOST_HINTS|LEAST_REMAINING|most_held_out": "MAX_…, MIN_…, max_…, min_…",
+    r"most_held_out": "max_held_out",
     r"trainer[./](?:asynchrony|parallel|replay)": "trainer/orchestrator, trainer/distributed, trainer/router_replay",
     r"sandbox[./]tasks[./](?:generators|packages|formats|errors|sdist|archives|artefacts|history|ownership)": (
         "sandbox/generators, packages, formats, errors, repositories; tasks/procedural"
@@ -55,7 +55,7 @@ RETIRED: dict[str, str] = {
     r"sandbox[./]harness[./]fidelity": "sandbox/fidelity",
     r"REWORKINGS|reworkable|checked_task": "REFACTORINGS, refactorable, verified_task",
     r"shop: TaskBuilder": "builder: TaskBuilder",
-    r"MOST_(?:STEPS|TRIED|ASIDE|ASIDE_SHARE)": "MAX_…",
+    r"\b(?:MOST|LEAST)_[A-Z]": "MAX_…, MIN_…",
     r"accounts[./](?:reach|owners|owned|signing_in|changes|key_forms)": "permissions, url_resources, scoping, "
     "mfa_middleware, audit_triggers, webauthn_forms",
     r"(?:ops|core)[./](?:shelves|sheets|cells|posted|sealed|outbound|presence)": "saved_views, table_writers, "

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from django.db.migrations.operations import RunSQL
 
-MOST = 40
+MAX = 40
 """Maximum changed rows per entry. The others are counted."""
 LONGEST = 4000
 """Maximum characters of one value."""
@@ -40,7 +40,7 @@ FUNCTIONS = RunSQL(
         END LOOP;
         IF before = '{{}}' AND after = '{{}}' THEN RETURN NULL; END IF;
         noted := coalesce(nullif(current_setting('opencomposer.changes', true), '')::jsonb, '[]');
-        IF jsonb_array_length(noted) < {MOST} THEN
+        IF jsonb_array_length(noted) < {MAX} THEN
             noted := noted || jsonb_build_array(jsonb_build_object('row', TG_TABLE_NAME || ':'
                 || coalesce(new_row ->> 'id', old_row ->> 'id'), 'before', before, 'after', after));
             PERFORM set_config('opencomposer.changes', noted::text, true);

@@ -21,8 +21,8 @@ from composer_web.accounts.services import audit, create_user, set_role
 from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.env import env
 
-MOST_DAYS = 30
-MOST_OPEN = 500
+MAX_DAYS = 30
+MAX_OPEN = 500
 PATH = "/join/?code="
 KEPT, AGREED = "user.role_kept", "user.role_agreed"
 """Audit entries: the provider's groups no longer make the last admin one, or do so again."""
@@ -78,10 +78,10 @@ def invite(
         raise UserError("username", f"the name {username!r} is taken; choose another")
     if invitations().filter(username__iexact=username).exists():
         raise UserError("username", f"{username!r} is invited already; withdraw that invitation first")
-    if not 1 <= days <= MOST_DAYS:
-        raise UserError("days", f"an invitation is good for 1 to {MOST_DAYS} days, not {days}")
-    if invitations().count() >= MOST_OPEN:
-        raise UserError("username", f"{MOST_OPEN} invitations are open, which is the most; withdraw some")
+    if not 1 <= days <= MAX_DAYS:
+        raise UserError("days", f"an invitation is good for 1 to {MAX_DAYS} days, not {days}")
+    if invitations().count() >= MAX_OPEN:
+        raise UserError("username", f"{MAX_OPEN} invitations are open, which is the most; withdraw some")
     place = Project.objects.filter(slug=project, archived_at=None).first() if project else None
     if project and place is None:
         raise UserError("project", f"there is no project {project[:40]!r}")

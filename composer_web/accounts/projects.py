@@ -11,7 +11,7 @@ from composer_web.accounts.models import DEFAULT_PROJECT, Membership, Project, R
 from composer_web.accounts.services import audit
 from composer_web.core.errors import Conflict, NotFound, UserError
 
-MOST = 200
+MAX = 200
 LONGEST_NAME = 80
 
 
@@ -29,8 +29,8 @@ def create_project(*, slug: str, name: str, actor: User | None) -> Project:
     _check(slug=slug, name=name)
     if Project.objects.filter(slug=slug).exists():
         raise UserError("slug", f"{slug!r} is taken; choose another")
-    if Project.objects.count() >= MOST:
-        raise UserError("slug", f"there are {MOST} projects, which is the most")
+    if Project.objects.count() >= MAX:
+        raise UserError("slug", f"there are {MAX} projects, which is the most")
     project = Project.objects.create(slug=slug, name=name.strip(), created_by=actor)
     if actor is not None:
         Membership.objects.create(project=project, user=actor, role=Role.ADMIN)

@@ -10,7 +10,7 @@ from psycopg.errors import UniqueViolation
 
 from trainer.config.parts import PATTERNS
 
-MOST_SHOWN = 120
+MAX_SHOWN = 120
 
 
 class UserError(Exception):
@@ -54,7 +54,7 @@ def worded(item: Mapping[str, Any], *, secrets: bool = True) -> str:
     """Pydantic's message, with the value if it is short. `secrets`: the value may be secret."""
     found = item.get("input")
     shown = isinstance(found, bool | int | float) or (
-        isinstance(found, str) and len(found) <= MOST_SHOWN and (not secrets or item["type"] in CHOSEN)
+        isinstance(found, str) and len(found) <= MAX_SHOWN and (not secrets or item["type"] in CHOSEN)
     )
     words = PATTERNS.get(item.get("ctx", {}).get("pattern", ""), str(item["msg"]).removeprefix("Value error, "))
     return words + (f" (found {found!r})" if shown else "")

@@ -18,7 +18,7 @@ import httpcore
 from composer_web.env import env
 from sandbox.network.guard import Backend, Guard, Refused, Unknown
 
-MOST_ANSWER = 2_000
+MAX_ANSWER = 2_000
 
 
 class Unreachable(Exception):
@@ -73,7 +73,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, guard: Guard, sec
             read = 0
             for chunk in answer.iter_stream():
                 read += len(chunk)
-                if read > MOST_ANSWER:
+                if read > MAX_ANSWER:
                     break
             return int(answer.status)
     except Unknown as error:

@@ -11,7 +11,7 @@ from pydantic import Field
 from composer_web.api.schemas import Body
 
 NAME = r"^\w[\w.-]{0,79}$"
-MOST_ROLLOUTS = 100_000
+MAX_ROLLOUTS = 100_000
 
 
 class Wanted(Body):
@@ -23,7 +23,7 @@ class Wanted(Body):
         max_length=2000,
         description="Filters as the list of rollouts has them, and `suite`: run=12&reward_min=1&suite=train",
     )
-    most: int = Field(default=MOST_ROLLOUTS, gt=0, le=MOST_ROLLOUTS, description="Most rollouts, the newest first")
+    most: int = Field(default=MAX_ROLLOUTS, gt=0, le=MAX_ROLLOUTS, description="Most rollouts, the newest first")
     suites: list[str] | None = Field(
         default=None, description="Suites to keep clear of; all that are held out or benchmarks when not given"
     )

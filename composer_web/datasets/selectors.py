@@ -11,7 +11,7 @@ from composer_web.env import env
 from trainer.sft.conversations.readers import SUFFIXES
 from trainer.sft.conversations.store import Provenance
 
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 
 
 def datasets() -> QuerySet[Dataset]:
@@ -45,7 +45,7 @@ def ready(name: str, *, project: int | None = None, field: str = "stage.dataset"
 
 def names() -> list[str]:
     """Names of the datasets that a run can train on."""
-    return list(Dataset.objects.filter(state="done").order_by("name").values_list("name", flat=True)[:MOST_SHOWN])
+    return list(Dataset.objects.filter(state="done").order_by("name").values_list("name", flat=True)[:MAX_SHOWN])
 
 
 def waiting_files() -> list[str]:
@@ -54,7 +54,7 @@ def waiting_files() -> list[str]:
         return []
     return sorted(
         path.name for path in incoming().iterdir() if path.is_dir() or path.suffix in SUFFIXES
-    )[:MOST_SHOWN]  # fmt: skip
+    )[:MAX_SHOWN]  # fmt: skip
 
 
 def corpora() -> list[str]:
@@ -62,4 +62,4 @@ def corpora() -> list[str]:
     place = env().data / "corpora"
     if not place.is_dir():
         return []
-    return sorted(path.name for path in place.iterdir() if (path / "provenance.json").is_file())[:MOST_SHOWN]
+    return sorted(path.name for path in place.iterdir() if (path / "provenance.json").is_file())[:MAX_SHOWN]

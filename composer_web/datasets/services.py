@@ -33,7 +33,7 @@ from trainer.sft.conversations.store import file_sources, prepare, read_sources
 MAX_SECONDS = 3000.0
 """Deadline of one preparation."""
 MAX_UPLOAD = 256 << 20
-MOST_FILES = 50
+MAX_FILES = 50
 CHUNK = 1 << 20
 
 
@@ -83,8 +83,8 @@ def ask(*, name: str, wanted: Wanted, files: Mapping[str, Upload] | None = None,
 
 
 def _fit(files: Mapping[str, Upload]) -> None:
-    if len(files) > MOST_FILES:
-        raise UserError("files", f"{len(files)} files; at most {MOST_FILES}: put them into a folder below incoming")
+    if len(files) > MAX_FILES:
+        raise UserError("files", f"{len(files)} files; at most {MAX_FILES}: put them into a folder below incoming")
     for name in files:
         if PurePosixPath(name).suffix not in SUFFIXES:
             raise UserError("files", f"{name!r} is no {', '.join(SUFFIXES)} file")

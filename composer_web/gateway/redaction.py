@@ -41,7 +41,7 @@ SECRETS: tuple[tuple[str, str], ...] = (
     ("email", START + r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b"),
 )
 ROUNDS = 4
-MOST = 10_000
+MAX = 10_000
 """Maximum number of matches in one text. Beyond it, the whole text is redacted."""
 
 
@@ -92,7 +92,7 @@ class Redactor:
             spans = self._spans(text) | {match.span() for match in literal.finditer(text)}
             if not spans:
                 return ids, out
-            if len(spans) > MOST:
+            if len(spans) > MAX:
                 break
             for start, end in spans:
                 # The first token that reaches beyond `start`, and the first that reaches `end`.

@@ -54,17 +54,17 @@ def read(text: str | None) -> Message:
 
 
 class Budget:
-    """What a connection may ask for: `MOST` at once, and `EACH_SECOND` again. A page that opens asks for about a hundred."""
+    """What a connection may ask for: `MAX` at once, and `EACH_SECOND` again. A page that opens asks for about a hundred."""
 
-    MOST = 300.0
+    MAX = 300.0
     EACH_SECOND = 30.0
 
     def __init__(self) -> None:
-        self._left, self._at = self.MOST, time.monotonic()
+        self._left, self._at = self.MAX, time.monotonic()
 
     def take(self, cost: float) -> bool:
         """False when it is spent."""
         now = time.monotonic()
-        self._left = min(self.MOST, self._left + (now - self._at) * self.EACH_SECOND) - cost
+        self._left = min(self.MAX, self._left + (now - self._at) * self.EACH_SECOND) - cost
         self._at = now
         return self._left >= 0

@@ -26,7 +26,7 @@ from composer_web.runs.models import RUN_FINAL, Run, RunState
 
 SETTLED = timedelta(seconds=5)
 """Points younger than this may still be overtaken by ones whose transaction began before theirs."""
-MOST_POINTS = 50_000
+MAX_POINTS = 50_000
 """Points read at a time."""
 
 
@@ -67,7 +67,7 @@ def points_after(run_id: int, at: datetime | None, *, until: datetime) -> list[P
         ORDER BY m.at FETCH FIRST %(most)s ROWS WITH TIES
     """
     with connection.cursor() as cursor:
-        cursor.execute(query, {"run": run_id, "at": at, "until": until, "most": MOST_POINTS})
+        cursor.execute(query, {"run": run_id, "at": at, "until": until, "most": MAX_POINTS})
         return sorted(Point(*row) for row in cursor.fetchall())
 
 

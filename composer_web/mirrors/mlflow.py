@@ -15,7 +15,7 @@ except ImportError as error:
     raise MirrorError("MLflow is not installed: pip install 'opencomposer[mlflow]'") from error
 
 EXPERIMENT = "OpenComposer"
-MOST_A_BATCH = 1_000
+MAX_A_BATCH = 1_000
 """Metrics that MLflow takes in one request."""
 
 
@@ -40,8 +40,8 @@ class Mlflow:
                     for found in self.client.get_metric_history(run, key)
                 }
                 metrics = [m for m in metrics if (m.key, m.step, m.timestamp) not in known]
-            for start in range(0, len(metrics), MOST_A_BATCH):
-                self.client.log_batch(run, metrics=metrics[start : start + MOST_A_BATCH])
+            for start in range(0, len(metrics), MAX_A_BATCH):
+                self.client.log_batch(run, metrics=metrics[start : start + MAX_A_BATCH])
         except MlflowException as error:
             raise MirrorError(f"MLflow refuses the metrics of run {self.about.id}: {error}") from error
         self.proved = True

@@ -20,7 +20,7 @@ from composer_web.policies.keys import decrypt, encrypt
 from composer_web.policies.models import Endpoint, Policy, PolicyKind
 from trainer.inference import chat
 
-MOST_PARAMETERS = 4000
+MAX_PARAMETERS = 4000
 RESERVED = frozenset({"model", "messages", "tools", "stream", "n", "max_tokens", "max_completion_tokens"})
 """Request fields that the harness sets."""
 
@@ -111,8 +111,8 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
         if price is not None and not (math.isfinite(price) and 0 <= price <= 10_000):
             raise UserError(name, f"a price is 0 to 10,000 dollars for a million tokens, not {price}")
     parameters = found.get("parameters", {})
-    if not isinstance(parameters, dict) or len(json.dumps(parameters)) > MOST_PARAMETERS:
-        raise UserError("parameters", f"more fields are one JSON object of at most {MOST_PARAMETERS} characters")
+    if not isinstance(parameters, dict) or len(json.dumps(parameters)) > MAX_PARAMETERS:
+        raise UserError("parameters", f"more fields are one JSON object of at most {MAX_PARAMETERS} characters")
     if taken := sorted(RESERVED & set(parameters)):
         raise UserError("parameters", f"{', '.join(taken)} is set by the harness; leave it out")
     return found

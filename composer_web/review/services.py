@@ -21,7 +21,7 @@ from composer_web.review.questions import Questionnaire, Text
 from composer_web.rollouts.models import Rollout
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
-MOST_ITEMS = 5000
+MAX_ITEMS = 5000
 
 
 @transaction.atomic
@@ -51,8 +51,8 @@ def create_queue(*, name: str, questionnaire: Questionnaire, title: str = "", re
 def fill(*, queue: Queue, rollouts: QuerySet[Rollout], limit: int = 200, actor: User) -> int:
     """Add recorded rollouts not in the queue yet, newest first. Returns their number. Raises UserError, Conflict."""
     _refuse_closed(queue)
-    if not 1 <= limit <= MOST_ITEMS:
-        raise UserError("limit", f"1 to {MOST_ITEMS} rollouts, not {limit}")
+    if not 1 <= limit <= MAX_ITEMS:
+        raise UserError("limit", f"1 to {MAX_ITEMS} rollouts, not {limit}")
     ids = list(recorded(rollouts, queue).values_list("pk", flat=True)[:limit])
     made = QueueItem.objects.bulk_create(
         [QueueItem(queue=queue, rollout_id=pk) for pk in ids], ignore_conflicts=True, batch_size=1000

@@ -14,7 +14,7 @@ from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.models import RUN_LIVE
 
 WITHIN = timedelta(minutes=30)
-LEAST_ROLLOUTS = 10
+MIN_ROLLOUTS = 10
 """A share of fewer says nothing."""
 LOST_SHARE = 0.05
 MAX_RUNS = 10
@@ -30,7 +30,7 @@ def infra_errors() -> Iterator[Insight]:
         .order_by("-lost")
     )
     for run, name, ended, lost in rows[:MAX_RUNS]:
-        if ended >= LEAST_ROLLOUTS and lost / ended >= LOST_SHARE:
+        if ended >= MIN_ROLLOUTS and lost / ended >= LOST_SHARE:
             yield Insight(
                 f"run:{run}",
                 "Infra errors",

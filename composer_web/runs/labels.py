@@ -16,8 +16,8 @@ from composer_web.runs.checks import check_text
 from composer_web.runs.models import RUN_LIVE, Run
 
 TAG = re.compile(r"[a-z0-9][a-z0-9._:-]{0,39}")
-MOST_TAGS = 20
-MOST_NOTES = 20_000
+MAX_TAGS = 20
+MAX_NOTES = 20_000
 
 
 def parse_tags(text: str) -> list[str]:
@@ -34,8 +34,8 @@ def set_tags(*, run: Run, tags: Iterable[str], actor: User | None = None) -> Run
     """Replace the run's tags. Raises UserError."""
     row = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
     before, row.tags = row.tags, parse_tags(",".join(tags))
-    if len(row.tags) > MOST_TAGS:
-        raise UserError("tags", f"a run has at most {MOST_TAGS} tags; these would be {len(row.tags)}")
+    if len(row.tags) > MAX_TAGS:
+        raise UserError("tags", f"a run has at most {MAX_TAGS} tags; these would be {len(row.tags)}")
     if row.tags != before:
         row.save(update_fields=["tags"])
         audit(actor=actor, action="run.tags", target=f"run:{run.pk}", before=before, after=row.tags)
@@ -63,8 +63,8 @@ def retag(*, runs: Sequence[Run], text: str, add: bool, actor: User | None = Non
 def set_notes(*, run: Run, notes: str, actor: User | None = None) -> Run:
     """Set the notes (plain text). Raises UserError if they are too long."""
     notes = check_text("notes", notes.replace("\r\n", "\n").strip())
-    if len(notes) > MOST_NOTES:
-        raise UserError("notes", f"at most {MOST_NOTES} characters; found {len(notes)}")
+    if len(notes) > MAX_NOTES:
+        raise UserError("notes", f"at most {MAX_NOTES} characters; found {len(notes)}")
     row = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
     if row.notes != notes:
         audit(actor=actor, action="run.notes", target=f"run:{run.pk}", before=row.notes[:2000], after=notes[:2000])

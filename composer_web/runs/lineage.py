@@ -11,8 +11,8 @@ from composer_web.repositories.models import Environment
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite, SuiteMembership
 
-MOST_ANCESTORS = 12
-MOST_ENVIRONMENTS = 12
+MAX_ANCESTORS = 12
+MAX_ENVIRONMENTS = 12
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Lineage:
 def lineage(run: Run) -> Lineage:
     ancestors: list[Run] = []
     seen = run.parent_id
-    while seen is not None and len(ancestors) < MOST_ANCESTORS:
+    while seen is not None and len(ancestors) < MAX_ANCESTORS:
         parent = Run.objects.only("name", "parent_id", "policy_in_id").get(pk=seen)
         ancestors.append(parent)
         seen = parent.parent_id
@@ -58,7 +58,7 @@ def lineage(run: Run) -> Lineage:
         .order_by("-tasks")
     }
     bare = counts.pop(None, 0)
-    shown = [pk for pk in counts if pk is not None][:MOST_ENVIRONMENTS]
+    shown = [pk for pk in counts if pk is not None][:MAX_ENVIRONMENTS]
     rows = Environment.objects.in_bulk(shown)
     return Lineage(
         ancestors,
@@ -68,5 +68,5 @@ def lineage(run: Run) -> Lineage:
         suites,
         [UsedEnvironment(rows[pk], counts[pk]) for pk in shown],
         bare,
-        len(counts) > MOST_ENVIRONMENTS,
+        len(counts) > MAX_ENVIRONMENTS,
     )

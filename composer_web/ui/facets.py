@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-MOST = 12
+MAX = 12
 """Maximum number of values shown per facet, most rows first."""
 Row = tuple[str, str, int]
 """(URL value, label, number of rows)."""
@@ -51,10 +51,10 @@ def facet(name: str, label: str, rows: Iterable[Row], *, rest: QueryDict, chosen
     values = sorted(rows, key=lambda row: (-row[2], row[1]))
     shown = tuple(
         Value(value, text, number, value == chosen, _address(rest, name, "" if value == chosen else value))
-        for value, text, number in values[:MOST]
+        for value, text, number in values[:MAX]
         if number
     )
-    return Facet(name, label, shown, len(values) > MOST) if shown else None
+    return Facet(name, label, shown, len(values) > MAX) if shown else None
 
 
 def _address(rest: QueryDict, name: str, value: str) -> str:

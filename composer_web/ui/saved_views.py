@@ -14,7 +14,7 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.core.errors import NotFound, UserError
 
-MOST = 50
+MAX = 50
 LONGEST_NAME = 60
 M = TypeVar("M", bound=models.Model)
 
@@ -52,8 +52,8 @@ class Shelf(Generic[M]):
             raise UserError("name", f"the name of a {self.noun} has 1 to {LONGEST_NAME} characters; found {found}")
         fields = {"query": self.clean(query), "shared": shared}
         mine = self._rows.filter(owner=owner)
-        if not mine.filter(name=name).exists() and mine.count() >= MOST:
-            raise UserError("name", f"you keep {MOST} under a name already; delete one first")
+        if not mine.filter(name=name).exists() and mine.count() >= MAX:
+            raise UserError("name", f"you keep {MAX} under a name already; delete one first")
         kept, _ = self._rows.update_or_create(owner=owner, name=name, defaults=fields)
         audit(actor=owner, action=f"{self.noun}.save", target=f"{self.noun}:{kept.pk}", name=name, **fields)
         return kept

@@ -20,28 +20,28 @@ from composer_web.ui.templatetags import ui
 NUMBER = {"td": {"class": "num"}}
 STRONG = {"td": {"class": "strong"}}
 
-MOST_COUNTED = 10_000
+MAX_COUNTED = 10_000
 """Rows of a list that are counted and paged through; beyond, a filter or the other end of the order leads there."""
 
 
 class BoundedPaginator(Paginator):
-    """Counts at most MOST_COUNTED rows: an exact count of a million takes longer than the rest of the page."""
+    """Counts at most MAX_COUNTED rows: an exact count of a million takes longer than the rest of the page."""
 
     @cached_property
     def count(self) -> int:
-        return min(self._counted, MOST_COUNTED)
+        return min(self._counted, MAX_COUNTED)
 
     @property
     def more(self) -> bool:
         """There are more rows than were counted."""
-        return self._counted > MOST_COUNTED
+        return self._counted > MAX_COUNTED
 
     @cached_property
     def _counted(self) -> int:
         if (known := getattr(getattr(self.object_list, "table", None), "known_count", None)) is not None:
             return int(known)
         if self._query is not None:
-            return self._query.order_by().values("pk")[: MOST_COUNTED + 1].count()
+            return self._query.order_by().values("pk")[: MAX_COUNTED + 1].count()
         return len(self.object_list)
 
     @property

@@ -11,7 +11,7 @@ PER_PROCESSOR = 16
 """An episode waits for the policy most of its time, so many share a processor."""
 BYTES_EACH = 256 << 20
 """Memory that an episode's programs hold at once, as a rule; the limit of one is a bound, not a reservation."""
-LEAST = 4
+MIN = 4
 
 
 def sandboxes_at_once(processors: int | None = None, memory_bytes: int | None = None) -> int:
@@ -25,4 +25,4 @@ def sandboxes_at_once(processors: int | None = None, memory_bytes: int | None = 
         return int(said)
     processors = processors or len(os.sched_getaffinity(0))
     memory_bytes = memory_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(LEAST, min(PER_PROCESSOR * processors, memory_bytes // BYTES_EACH))
+    return max(MIN, min(PER_PROCESSOR * processors, memory_bytes // BYTES_EACH))

@@ -48,7 +48,7 @@ the chance of a guess, at least.
 """
 CANARY_SECONDS = 0.3
 """Run time of the twins of one grading, beyond the first."""
-LEAST_SECONDS = 0.5
+MIN_SECONDS = 0.5
 """A run of tests gets this much where those before it in its sandbox left nothing: it then ends as out of time."""
 POOL_TIME = 4.0
 """A pool is tried in this many times the task's own limit: it runs whole files and many twins."""
@@ -299,8 +299,8 @@ async def collect(sandbox: Sandbox, adapter: Adapter, order: Order, spent: Spent
     result = await sandbox.exec(
         invocation.command,
         stdin=invocation.stdin,
-        timeout=max(LEAST_SECONDS, own_seconds(order) - spent.own),
-        longest=max(LEAST_SECONDS, wall_seconds(order) - spent.wall),
+        timeout=max(MIN_SECONDS, own_seconds(order) - spent.own),
+        longest=max(MIN_SECONDS, wall_seconds(order) - spent.wall),
         private_result=True,
         keep_state=False,
     )

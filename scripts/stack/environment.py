@@ -19,8 +19,8 @@ from .layout import REPOSITORY, Layout
 DEFAULT_PORT = 8800
 ENGINES = ("embedded", "vllm")
 AUTO = "auto"
-MOST_ENGINES = 64
-MOST_SPECULATED = 8
+MAX_ENGINES = 64
+MAX_SPECULATED = 8
 STACK = "stack"  # the cluster of the engines that the supervisor starts
 MARK = "OPENCOMPOSER_STACK"  # in the environment of each of our processes, so that none of ours is ever mistaken
 
@@ -108,8 +108,8 @@ def faster_engine(urls: str, *, gpu: bool) -> tuple[str, str]:
 def engine_count(variables: Mapping[str, str], engine: str) -> int:
     """Embedded engines that the user asked for. Raises StackError."""
     asked = variables.get("OPENCOMPOSER_ENGINES") or "1"
-    if not asked.isdigit() or not 0 < int(asked) <= MOST_ENGINES:
-        raise StackError(f"OPENCOMPOSER_ENGINES must be a number from 1 to {MOST_ENGINES}, found {asked!r}")
+    if not asked.isdigit() or not 0 < int(asked) <= MAX_ENGINES:
+        raise StackError(f"OPENCOMPOSER_ENGINES must be a number from 1 to {MAX_ENGINES}, found {asked!r}")
     if int(asked) > 1 and engine != "embedded":
         raise StackError(
             f"OPENCOMPOSER_ENGINES={asked} starts embedded engines, and OPENCOMPOSER_INFERENCE_ENGINE is {engine!r}: "
@@ -121,8 +121,8 @@ def engine_count(variables: Mapping[str, str], engine: str) -> int:
 def speculation(variables: Mapping[str, str], engine: str) -> int:
     """Draft tokens per step of embedded engines, for policies with a draft head. Raises StackError."""
     asked = variables.get("OPENCOMPOSER_SPECULATE") or "0"
-    if not asked.isdigit() or int(asked) > MOST_SPECULATED:
-        raise StackError(f"OPENCOMPOSER_SPECULATE must be a number from 0 to {MOST_SPECULATED}, found {asked!r}")
+    if not asked.isdigit() or int(asked) > MAX_SPECULATED:
+        raise StackError(f"OPENCOMPOSER_SPECULATE must be a number from 0 to {MAX_SPECULATED}, found {asked!r}")
     if int(asked) and engine != "embedded":
         raise StackError(
             f"OPENCOMPOSER_SPECULATE={asked} is for embedded engines, and OPENCOMPOSER_INFERENCE_ENGINE is {engine!r}: "

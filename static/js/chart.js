@@ -11,7 +11,7 @@ import { state } from "./stream.js";
 import { colour, currentTheme } from "./theme.js";
 
 const BUCKETS = 240;
-const MOST_KEYS = 60; // of one request: the server answers no more
+const MAX_KEYS = 60; // of one request: the server answers no more
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
 const panels = new Map(); // element → Panel
@@ -22,7 +22,7 @@ const asked = new Map(); // address without keys → {keys, answer} that panels 
 function series(url, keys) {
   const { href } = url;
   let joined = asked.get(href);
-  if (!joined || joined.keys.size + keys.length > MOST_KEYS) {
+  if (!joined || joined.keys.size + keys.length > MAX_KEYS) {
     joined = { keys: new Set(), answer: null };
     asked.set(href, joined);
   }

@@ -8,7 +8,7 @@ import { startLens } from "./lens.js";
 import { startOutline } from "./outline.js";
 import { startTranscript } from "./transcript.js";
 
-const MOST_RANGES = 2000; // highlighted hits
+const MAX_RANGES = 2000; // highlighted hits
 
 export function start() {
   const page = document.querySelector("[data-trajectory]");
@@ -165,7 +165,7 @@ export function start() {
     const ranges = [];
     for (const part of document.querySelectorAll("#opening, #turns, #patch, #report")) {
       const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
-      while (texts.nextNode() && ranges.length < MOST_RANGES) {
+      while (texts.nextNode() && ranges.length < MAX_RANGES) {
         const text = texts.currentNode.textContent.toLowerCase();
         for (let from = text.indexOf(wanted); from >= 0; from = text.indexOf(wanted, from + wanted.length)) {
           ranges.push(new StaticRange({ startContainer: texts.currentNode, startOffset: from, endContainer: texts.currentNode, endOffset: from + wanted.length }));

@@ -1,7 +1,7 @@
 // The turns of a trajectory, a few windows of them at a time: neighbours are fetched when somebody comes near, far ones
 // leave the page, and gaps of their height keep the place. Turns have an index; windows have a number, which counts
 // what the filter chips leave.
-const MOST = 5; // windows in the page
+const MAX = 5; // windows in the page
 const NEAR = "1500px 0px";
 const PIECE = 5; // turns that are put into the page between two frames
 
@@ -88,7 +88,7 @@ export function startTranscript(page, { left, arrived, narrowed, grew, known }) 
 
   function evict(kept) {
     const far = windows().sort((a, b) => Math.abs(number(b) - kept) - Math.abs(number(a) - kept));
-    while (far.length > MOST) remove(far.shift());
+    while (far.length > MAX) remove(far.shift());
   }
 
   async function show(which) {

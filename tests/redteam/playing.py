@@ -18,7 +18,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import SuiteVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName, visible
 
-LEAST_CHARS = 12
+MIN_CHARS = 12
 """Shorter lines of the answer may stand anywhere."""
 SECONDS = 400.0
 """Deadline of one scripted attempt with its grading, on a machine that is busy."""
@@ -129,6 +129,6 @@ def leaked(played: Played, task: TaskSpec, marks: tuple[str, ...]) -> tuple[str,
     if isinstance(task.verifier, SuiteVerifier):
         secret += task.verifier.test_files.values()
     lines = {line.strip() for text in secret for line in text.split("\n")} - shown
-    words = [*marks, *(line for line in lines if len(line) >= LEAST_CHARS)]
+    words = [*marks, *(line for line in lines if len(line) >= MIN_CHARS)]
     answers = "\n".join(step.result.output for step in played.steps)
     return tuple(word for word in words if word in answers)

@@ -19,7 +19,7 @@ from composer_web.ui.table_writers import cell
 
 PER_PAGE = 50
 COLUMNS = ("id", "at", "actor_name", "via", "credential", "address", "action", "target", "detail", "changes")
-MOST_ROWS = 200_000
+MAX_ROWS = 200_000
 """Maximum rows of one CSV file. Filter by date for more."""
 
 
@@ -55,5 +55,5 @@ class _Echo:
 def _lines(found: AuditFilter) -> Iterator[str]:
     writer = csv.writer(_Echo())
     yield writer.writerow(COLUMNS)
-    for row in found.qs.values_list(*COLUMNS)[:MOST_ROWS].iterator(chunk_size=2000):
+    for row in found.qs.values_list(*COLUMNS)[:MAX_ROWS].iterator(chunk_size=2000):
         yield writer.writerow([cell(value) for value in row])

@@ -27,7 +27,7 @@ from composer_web.live.hints import hint
 from composer_web.runs.models import Run
 from sandbox.network.guard import Refused
 
-MOST_EMAILS = 20
+MAX_EMAILS = 20
 WATCHED = ("kind", "metric", "detector", "comparison", "threshold", "window", "severity", "run_name")
 """Fields of a rule that say what it looks for."""
 
@@ -250,8 +250,8 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _emails(given: Iterable[str]) -> list[str]:
     emails = sorted({email.strip() for email in given if email.strip()})
-    if len(emails) > MOST_EMAILS:
-        raise UserError("emails", f"at most {MOST_EMAILS} addresses; use a list of your mail server")
+    if len(emails) > MAX_EMAILS:
+        raise UserError("emails", f"at most {MAX_EMAILS} addresses; use a list of your mail server")
     for email in emails:
         try:
             validate_email(email)

@@ -25,9 +25,9 @@ from trainer.inference.contract import InferenceError
 log = logging.getLogger(__name__)
 
 ADVISORY_LOCK = 0x6F63_0002
-MOST = 200
+MAX = 200
 """Rows of one kind that a rule looks at."""
-LEAST_ROLLOUTS = 10
+MIN_ROLLOUTS = 10
 """A share of fewer says nothing."""
 RECENT = timedelta(hours=1)
 """Runs that ended within this are still looked at: a short run may end between two looks."""
@@ -67,7 +67,7 @@ def _one(rule: Rule) -> int:
     held = dict(WATCHERS[Kind(rule.kind)](rule))
     for about, message in held.items():
         services.saw(rule=rule, about=about, message=message)
-    if len(held) < MOST:  # beyond, what was not looked at is not over
+    if len(held) < MAX:  # beyond, what was not looked at is not over
         for alert in Alert.objects.filter(rule=rule, resolved_at=None).exclude(about__in=held):
             services.over(alert=alert)
     return len(held)
@@ -78,7 +78,7 @@ def _runs(rule: Rule) -> list[Run]:
     query = Run.objects.filter(alive)
     if rule.run_name:
         query = query.filter(name__icontains=rule.run_name)
-    return list(query.only("pk", "name").order_by("-pk")[:MOST])
+    return list(query.only("pk", "name").order_by("-pk")[:MAX])
 
 
 def _metric(rule: Rule) -> Seen:
@@ -105,7 +105,7 @@ def _finding(rule: Rule) -> Seen:
     query = Finding.objects.filter(severity__in=wanted, state="open", created_at__gte=rule.created_at)
     if rule.run_name:
         query = query.filter(run__name__icontains=rule.run_name)
-    for finding in query.order_by("-pk")[:MOST]:
+    for finding in query.order_by("-pk")[:MAX]:
         yield f"finding:{finding.pk}", f"{finding.severity} finding {finding.rule}: {finding.summary}"
 
 
@@ -113,7 +113,7 @@ def _run_failed(rule: Rule) -> Seen:
     query = Run.objects.filter(state="failed", finished_at__gte=rule.created_at)
     if rule.run_name:
         query = query.filter(name__icontains=rule.run_name)
-    for run in query.order_by("-pk")[:MOST]:
+    for run in query.order_by("-pk")[:MAX]:
         yield f"run:{run.pk}", f"run {run.pk} ({run.name}) failed: {run.failure[:500]}"
 
 
@@ -128,7 +128,7 @@ def _infra_share(rule: Rule) -> Seen:
         .order_by("group__run")
     )
     for run, total, lost in counts:
-        if total >= LEAST_ROLLOUTS and lost / total > rule.threshold:
+        if total >= MIN_ROLLOUTS and lost / total > rule.threshold:
             yield (
                 f"run:{run}",
                 f"{lost} of {total} rollouts of run {run} ({runs[run]}) were lost to infrastructure within "
@@ -137,7 +137,7 @@ def _infra_share(rule: Rule) -> Seen:
 
 
 def _worker_gone(rule: Rule) -> Seen:
-    for worker in overview.offline()[:MOST]:
+    for worker in overview.offline()[:MAX]:
         yield (
             f"worker:{worker.name}"[:120],
             f"the {worker.kind} process {worker.name} has not reported since {worker.beat_at:%H:%M:%S}",
@@ -147,13 +147,13 @@ def _worker_gone(rule: Rule) -> Seen:
 def _guard(rule: Rule) -> Seen:
     """Until the channel changes again: then somebody has seen to it."""
     newest = Promotion.objects.order_by("channel", "-pk").distinct("channel").values("pk")
-    for row in Promotion.objects.filter(pk__in=newest, guard=True, created_at__gte=rule.created_at)[:MOST]:
+    for row in Promotion.objects.filter(pk__in=newest, guard=True, created_at__gte=rule.created_at)[:MAX]:
         yield f"channel:{row.channel}", f"the canary of {row.channel} was {row.note[:500]}"
 
 
 def _lagging() -> dict[Run, str]:
     """Live runs with engines that serve older weights than they may, in words. Empty while the server does not answer."""
-    runs = {deployment_name(run): run for run in Run.objects.filter(kind="rl", state="running").order_by("-pk")[:MOST]}
+    runs = {deployment_name(run): run for run in Run.objects.filter(kind="rl", state="running").order_by("-pk")[:MAX]}
     if not runs:
         return {}
     try:
@@ -209,5 +209,5 @@ WATCHERS: dict[Kind, Callable[[Rule], Seen]] = {
 
 def _send_what_is_stuck() -> None:
     """Deliveries whose message was lost: due for a while, still waiting."""
-    for row in Delivery.objects.filter(state="waiting", due_at__lt=timezone.now() - STUCK).order_by("due_at")[:MOST]:
+    for row in Delivery.objects.filter(state="waiting", due_at__lt=timezone.now() - STUCK).order_by("due_at")[:MAX]:
         send_later(row)

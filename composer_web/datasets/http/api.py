@@ -14,12 +14,12 @@ from composer_web.datasets import selectors, services
 from composer_web.datasets.schemas import DatasetIn, DatasetOut, Wanted
 
 router = Router()
-MOST = 500
+MAX = 500
 
 
 @router.get("", response=list[DatasetOut], summary="Datasets, newest first")
 def list_datasets(request: HttpRequest) -> Any:
-    return list(selectors.datasets().defer(None).select_related("created_by")[:MOST])
+    return list(selectors.datasets().defer(None).select_related("created_by")[:MAX])
 
 
 @router.post(

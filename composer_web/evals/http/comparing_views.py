@@ -15,7 +15,7 @@ from composer_web.tasks.selectors import get_task
 from composer_web.ui.pages import Figure, PageRequest, act, page, show
 from composer_web.ui.templatetags import ui
 
-MOST_ROWS = 500
+MAX_ROWS = 500
 
 
 @require_safe
@@ -32,8 +32,8 @@ def evaluation_compare(request: PageRequest) -> HttpResponse:
         return redirect("evals:detail", pk=second)
     context = {
         "found": found,
-        "changes": found.changes[:MOST_ROWS],
-        "cut": max(0, len(found.changes) - MOST_ROWS),
+        "changes": found.changes[:MAX_ROWS],
+        "cut": max(0, len(found.changes) - MAX_ROWS),
         "figures": _figures(found),
         "tab": "evals",
     }

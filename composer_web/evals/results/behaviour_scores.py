@@ -43,7 +43,7 @@ TITLES = {
     **{aspect.id: aspect.title for aspect in side_rubric().aspects},
 }
 """Aspect → title. Aspects that begin with `judge-` are grades."""
-MOST_NAMED = 20
+MAX_NAMED = 20
 
 
 class Side(BaseModel):
@@ -74,7 +74,7 @@ def by_rules(trajectory: Trajectory, task: TaskSpec) -> dict[str, tuple[float, d
     if heeded is not None:
         return {INTERRUPTED: (float(heeded), {"turns": len(trajectory.turns)})}
     found = elsewhere(trajectory, task)
-    return {EAGER: (float(not found), {"files": found[:MOST_NAMED]})}
+    return {EAGER: (float(not found), {"files": found[:MAX_NAMED]})}
 
 
 def judge_of(evaluation: Evaluation) -> SideJudge | None:

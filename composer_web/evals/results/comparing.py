@@ -16,7 +16,7 @@ from trainer.rl.evaluate import mean_interval
 
 CLEAR = 0.05
 """A task's change is clear if a difference this large has a lower probability by chance alone."""
-MOST_HISTORY = 200
+MAX_HISTORY = 200
 
 
 @dataclass
@@ -155,7 +155,7 @@ def history(task: Task) -> list[Entry]:
         Evaluation.objects.filter(groups__task_version__task=task, state="finished")
         .order_by("-pk")
         .distinct()
-        .values_list("pk", flat=True)[:MOST_HISTORY]
+        .values_list("pk", flat=True)[:MAX_HISTORY]
     )
     rows = Rollout.objects.filter(group__task_version__task=task, group__evaluation__in=list(newest)).order_by("pk")
     for evaluation, number, group, pk, verdict in rows.values_list(

@@ -16,7 +16,7 @@ from sandbox.tasks.overlap import Index, print_of
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 CHUNK = 200
-MOST_HITS = 200
+MAX_HITS = 200
 
 
 class Hit(BaseModel):
@@ -57,7 +57,7 @@ def compare(release: Iterable[TaskSpec], training: Iterable[TaskSpec]) -> tuple[
         leases.check()
         read += 1
         pair = index.near(print_of(task, carried_text))
-        if pair is not None and len(hits) < MOST_HITS:
+        if pair is not None and len(hits) < MAX_HITS:
             hits.append(Hit(task=pair.second, training=pair.first, share=pair.share, why=pair.why))
     return read, hits
 

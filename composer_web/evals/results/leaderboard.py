@@ -21,7 +21,7 @@ UNSOLVED_ROLLOUTS = 16
 """Number of verdicts without a pass from which a task needs inspection."""
 LOST_SHARE = 0.5
 """Share of rollouts lost to infrastructure from which a task counts as broken."""
-MOST_ROWS = 200
+MAX_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _of_suite(release: Release) -> list[int]:
 def _newest(evaluations: QuerySet[Evaluation]) -> dict[str, Evaluation]:
     """Newest evaluation of each policy version and effort, by title."""
     found: dict[str, Evaluation] = {}
-    for evaluation in evaluations[:MOST_ROWS]:
+    for evaluation in evaluations[:MAX_ROWS]:
         found.setdefault(evaluation.title, evaluation)
     return found
 

@@ -25,7 +25,7 @@ from composer_web.ui.filters import strict
 from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 50
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 """Maximum number of turns on a session's page. The downloads have all."""
 GROUPS = ("reward", "canary")
 """Nested settings models. The form names their fields like `reward-accept`."""
@@ -62,8 +62,8 @@ def session_detail(request: PageRequest, pk: int) -> HttpResponse:
     except ArtifactError as error:
         return show(request, "gateway/session.html", {**context, "problem": str(error)})
     context |= {
-        "turns": turns[:MOST_SHOWN],
-        "left_out": max(0, len(turns) - MOST_SHOWN),
+        "turns": turns[:MAX_SHOWN],
+        "left_out": max(0, len(turns) - MAX_SHOWN),
         "reward": selectors.mean_reward(turns),
     }
     return show(request, "gateway/session.html", context)

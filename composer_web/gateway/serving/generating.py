@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PIECES = (1, 4, 8, 16)
 """Token counts of the pieces of a stream. The last size repeats."""
-MOST_ABORTS = 8
+MAX_ABORTS = 8
 THINK, THINK_END = "<think>", "</think>"
 
 
@@ -89,7 +89,7 @@ async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, s
             written.finish = "stop"
         elif answer.finish_reason == "abort":
             aborts += 1
-            if aborts > MOST_ABORTS:
+            if aborts > MAX_ABORTS:
                 raise Unavailable(f"the engine stopped the answer {aborts} times; try again in a moment")
         elif len(answer.token_ids) < size or len(written.token_ids) >= ask.most_tokens:
             written.finish = "length"

@@ -26,7 +26,7 @@ from composer_web.accounts.models import ApiToken, User
 from composer_web.gateway.configuration import Settings
 from composer_web.policies.promotion.services import CHANNEL
 
-MOST = 1000
+MAX = 1000
 """Maximum number of cached tokens."""
 SEEN = timedelta(minutes=1)
 """Minimum interval between two updates of a token's last use."""
@@ -99,7 +99,7 @@ def read(secret: str) -> TokenStatus | None:
     with _lock:
         _last[digest] = found
         _last.move_to_end(digest)
-        while len(_last) > MOST:
+        while len(_last) > MAX:
             _last.popitem(last=False)
     return found
 

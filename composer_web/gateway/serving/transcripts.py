@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROMPT_TAIL = 256
 """Tokens of the prompt that a renderer looks at: the generation prompt stands at its end."""
-MOST_TOKENS = 8_000_000
+MAX_TOKENS = 8_000_000
 """Maximum tokens in the transcripts of one process. The least recently used are evicted first."""
 
 
@@ -43,7 +43,7 @@ class Loaded:
 
 
 _renderers: dict[tuple[Path, Stamp], Loaded] = {}
-MOST_RENDERERS = 8
+MAX_RENDERERS = 8
 
 
 def at_hand(folder: Path) -> ChatRenderer | None:
@@ -72,7 +72,7 @@ def _loaded(folder: Path) -> Loaded:
     found = _renderers.get(key)
     if found is None:
         found, first = _load(folder), not _renderers
-        for oldest in list(_renderers)[: len(_renderers) - MOST_RENDERERS + 1]:
+        for oldest in list(_renderers)[: len(_renderers) - MAX_RENDERERS + 1]:
             _renderers.pop(oldest, None)
         _renderers[key] = found
         if first:  # a tokenizer's libraries came with it; another tokenizer adds little, and may go again
@@ -96,7 +96,7 @@ def _load(folder: Path) -> Loaded:
     except ChatTemplateError as error:
         raise PolicyUnreadable(folder, "chat_template", str(error), "Give the folder a usable template.") from error
     text = load_config(folder).get_text_config()  # of a model of several kinds of input, the one that reads text
-    return Loaded(made, problem_of(made), int(getattr(text, "max_position_embeddings", None) or MOST_TOKENS))
+    return Loaded(made, problem_of(made), int(getattr(text, "max_position_embeddings", None) or MAX_TOKENS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Prompt:
 class Transcripts:
     """LRU cache of the conversations that this process answered. Thread-safe."""
 
-    def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
+    def __init__(self, most_tokens: int = MAX_TOKENS) -> None:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._held, self._most = 0, most_tokens
         self._erasures = 0

@@ -13,7 +13,7 @@ from composer_web.gateway.models import Session, SignalRow
 from composer_web.gateway.schemas import SignalIn
 from composer_web.live.hints import hint
 
-MOST_SIGNALS = 1000
+MAX_SIGNALS = 1000
 """Signals per session."""
 
 
@@ -48,8 +48,8 @@ def take(*, owner: User, session: str, signals: Sequence[SignalIn]) -> Taken:
             )
         if before is new:
             made.append(new)
-    if len(known) > MOST_SIGNALS:
-        raise UserError("signals", f"a session takes {MOST_SIGNALS} signals; {len(known) - len(made)} are there")
+    if len(known) > MAX_SIGNALS:
+        raise UserError("signals", f"a session takes {MAX_SIGNALS} signals; {len(known) - len(made)} are there")
     SignalRow.objects.bulk_create(made)
     if made and row.canary:
         hint("promotion")

@@ -19,7 +19,7 @@ from composer_web.policies.promotion import gate, services as promotion
 from composer_web.policies import selectors
 from composer_web.tasks.models import Suite
 
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 
 
 @require_safe
@@ -37,7 +37,7 @@ def promotion_page(request: PageRequest) -> HttpResponse:
     context = {
         **served,
         "rules": gate.rules(promotion.CHANNEL),
-        "history": promotion.history()[:MOST_SHOWN],
+        "history": promotion.history()[:MAX_SHOWN],
         "tab": "promotion",
     }
     if request.user.may("operator"):

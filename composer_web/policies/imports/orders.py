@@ -19,9 +19,9 @@ from composer_web.live.hints import hint
 from composer_web.policies.models import ORDER_OPEN, Policy, PolicyImport
 from trainer.model_import import RENDERERS
 
-MOST_OPEN = 4
+MAX_OPEN = 4
 """Open imports of one project: each reads a model's weights."""
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 SHOWN = timedelta(days=2)
 """How long the page shows an import that failed."""
 
@@ -63,8 +63,8 @@ def ask(
     if (taken := Policy.objects.filter(name=name).first()) is not None and taken.is_endpoint:
         raise UserError("name", f"{name!r} is the name of an endpoint; choose another")
     project = project_now()
-    if PolicyImport.objects.filter(project=project, state__in=ORDER_OPEN).count() >= MOST_OPEN:
-        raise Conflict(f"{MOST_OPEN} imports of this project wait or run; wait until one has ended")
+    if PolicyImport.objects.filter(project=project, state__in=ORDER_OPEN).count() >= MAX_OPEN:
+        raise Conflict(f"{MAX_OPEN} imports of this project wait or run; wait until one has ended")
     try:
         with transaction.atomic():
             made = PolicyImport.objects.create(
@@ -95,10 +95,10 @@ def claim(import_id: int) -> PolicyImport | None:
         order = orders().filter(pk=import_id, state__in=ORDER_OPEN).select_for_update(of=("self",)).first()
         if order is None:
             return None
-        if order.attempts >= MOST_ATTEMPTS:
+        if order.attempts >= MAX_ATTEMPTS:
             fail(
                 order,
-                f"{MOST_ATTEMPTS} workers were lost while they imported it, as a rule for lack of memory; import it on a "
+                f"{MAX_ATTEMPTS} workers were lost while they imported it, as a rule for lack of memory; import it on a "
                 "machine with more memory",
             )
             return None

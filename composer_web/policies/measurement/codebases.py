@@ -16,7 +16,7 @@ from sandbox.errors import TaskError
 from trainer.midtrain.corpus.store import DOCUMENTS
 
 PATTERN = re.compile(r"(environment|repository|corpus):([\w][\w.@-]{0,119})")
-MOST_OFFERED = 200
+MAX_OFFERED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def offered() -> list[tuple[str, list[str]]]:
 
 
 def _names(rows: object) -> list[str]:
-    return list(rows.values_list("name", flat=True)[:MOST_OFFERED])  # type: ignore[attr-defined]
+    return list(rows.values_list("name", flat=True)[:MAX_OFFERED])  # type: ignore[attr-defined]
 
 
 def find(reference: str) -> Place:

@@ -23,9 +23,9 @@ from composer_web.policies.selectors import resolve
 from trainer.model_selection.codebase import Recent
 from trainer.model_selection.scores import Selection
 
-MOST_OPEN = 8
+MAX_OPEN = 8
 """Limit for one project: each open order occupies a worker for minutes."""
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 SHOWN = timedelta(days=2)
 """How long a policy's page shows an order without a result."""
 
@@ -51,7 +51,7 @@ def of_page(policy: Policy) -> list[MeasurementOrder]:
     """Those that are open, and what lately gave nothing."""
     since = timezone.now() - SHOWN
     recent = [row for row in orders().filter(policy=policy)[:20] if row.open or _failed_since(row, since)]
-    return recent[:MOST_OPEN]
+    return recent[:MAX_OPEN]
 
 
 def _failed_since(row: MeasurementOrder, since: datetime) -> bool:
@@ -67,8 +67,8 @@ def ask(*, policy: Policy, version: int | None = None, wanted: Wanted, actor: Us
     mine = MeasurementOrder.objects.filter(project=project, state__in=ORDER_OPEN)
     if same := mine.filter(policy=policy, version=weights.version, key=key).first():
         return same
-    if mine.count() >= MOST_OPEN:
-        raise Conflict(f"{MOST_OPEN} measurements of this project wait or run; wait until one has ended, or stop one")
+    if mine.count() >= MAX_OPEN:
+        raise Conflict(f"{MAX_OPEN} measurements of this project wait or run; wait until one has ended, or stop one")
     try:
         with transaction.atomic():
             made = MeasurementOrder.objects.create(
@@ -131,11 +131,11 @@ def claim(order_id: int, held: leases.Held) -> MeasurementOrder | None:
         order = orders().filter(pk=order_id, state__in=ORDER_OPEN).select_for_update(of=("self",)).first()
         if order is None:
             return None
-        if order.attempts >= MOST_ATTEMPTS:
+        if order.attempts >= MAX_ATTEMPTS:
             _end(
                 order_id,
                 state="failed",
-                cause=f"{MOST_ATTEMPTS} workers were lost while they measured it, as a rule for lack of memory; measure with a "
+                cause=f"{MAX_ATTEMPTS} workers were lost while they measured it, as a rule for lack of memory; measure with a "
                 "smaller window, or on a worker with more memory",
             )
             return None

@@ -13,8 +13,8 @@ from composer_web.policies.models import Measurement, Policy
 from composer_web.policies.selectors import resolve
 from trainer.model_selection.scores import Difference, Selection, compare
 
-MOST_TEXTS = 5
-MOST_RIVALS = 9
+MAX_TEXTS = 5
+MAX_RIVALS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def measured(policy: Policy) -> list[list[Row]]:
     own: dict[tuple[str, str], Measurement] = {}
     for row in policy.measurements.select_related("policy").order_by("-created_at")[:50]:
         own.setdefault((row.text_digest, row.before), row)
-    texts = dict(list(own.items())[:MOST_TEXTS])
+    texts = dict(list(own.items())[:MAX_TEXTS])
     others = Measurement.objects.filter(text_digest__in={digest for digest, _ in texts}).exclude(policy=policy)
     rivals = list(others.select_related("policy").order_by("-created_at")[:200]) if texts else []
     for key, mine in texts.items():
@@ -97,7 +97,7 @@ def measured(policy: Policy) -> list[list[Row]]:
             Row(row, theirs := Selection.model_validate(row.result), compare(theirs, found))
             for row in rivals
             if (row.text_digest, row.before) == key
-        ][:MOST_RIVALS]
+        ][:MAX_RIVALS]
         near.sort(key=lambda other: other.found.bits_per_byte.value)
         groups.append([Row(mine, found, None), *near])
     return groups

@@ -17,7 +17,7 @@ from composer_web.core.errors import UserError
 from composer_web.policies.models import Gate, Policy, Promotion
 from composer_web.tasks.models import Suite
 
-MOST_RULES = 20
+MAX_RULES = 20
 
 
 class Rule(BaseModel):
@@ -82,8 +82,8 @@ def set_rules(*, channel: str, wanted: Sequence[object], actor: User | None = No
         number = int(place[0]) + 1 if place and isinstance(place[0], int) else 0
         field = ".".join(map(str, place[1:])) or "rules"
         raise UserError("rules", f"rule {number}, {field}: {first['msg']}") from error
-    if len(found) > MOST_RULES:
-        raise UserError("rules", f"a gate has at most {MOST_RULES} rules, not {len(found)}")
+    if len(found) > MAX_RULES:
+        raise UserError("rules", f"a gate has at most {MAX_RULES} rules, not {len(found)}")
     for rule in found:
         _exists(rule)
     gate, _ = Gate.objects.select_for_update().get_or_create(channel=channel)

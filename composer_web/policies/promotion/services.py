@@ -24,7 +24,7 @@ from composer_web.policies.models import Policy, Promotion
 from composer_web.policies.selectors import Weights, cannot_play, check_plays, resolve
 
 CHANNEL = "production"
-MOST_ROWS = 500
+MAX_ROWS = 500
 TOLD = {"promote": Event.POLICY_PROMOTED, "rollback": Event.POLICY_ROLLED_BACK, "end": Event.CANARY_ENDED}
 """Kinds of changes of which webhooks are told."""
 
@@ -43,7 +43,7 @@ def canary_since(row: Promotion) -> datetime:
     """When its canary began to stand beside what is promoted: a change of the share begins nothing anew."""
     began = row.created_at
     sides = ("policy_id", "version", "canary_policy_id", "canary_version")
-    for before in Promotion.objects.filter(channel=row.channel, pk__lt=row.pk)[:MOST_ROWS]:
+    for before in Promotion.objects.filter(channel=row.channel, pk__lt=row.pk)[:MAX_ROWS]:
         if any(getattr(before, side) != getattr(row, side) for side in sides):
             break
         began = before.created_at
@@ -141,7 +141,7 @@ def rollback(*, channel: str = CHANNEL, note: str = "", actor: User | None = Non
 def previous(channel: str = CHANNEL) -> tuple[Policy, int] | None:
     """What a rollback goes back to. Promotions stack up; a rollback takes the top one off."""
     stack: list[tuple[Policy, int]] = []
-    for row in reversed(history(channel).filter(kind__in=["promote", "rollback"])[:MOST_ROWS]):
+    for row in reversed(history(channel).filter(kind__in=["promote", "rollback"])[:MAX_ROWS]):
         if row.kind == "promote":
             stack.append((row.policy, row.version))
         else:

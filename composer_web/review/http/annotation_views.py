@@ -23,7 +23,7 @@ from composer_web.ui.filters import strict
 from composer_web.ui.pages import PageRequest, page, rows, show
 
 PER_PAGE = 50
-MOST_PEOPLE = 200
+MAX_PEOPLE = 200
 DONE = {
     "verdict": "Verdict saved",
     "tag": "Tag added",
@@ -78,7 +78,7 @@ def annotations_of(request: PageRequest, pk: int) -> HttpResponse:
 def annotation_choices(request: PageRequest, pk: int) -> HttpResponse:
     """People who may be assigned, and tags in use."""
     rollout = get_rollout(pk)
-    people = with_places(User.objects.filter(is_active=True)).order_by("username")[:MOST_PEOPLE]
+    people = with_places(User.objects.filter(is_active=True)).order_by("username")[:MAX_PEOPLE]
     names = [person.username for person in people if may_in(person, rollout.project_id, "reviewer")]
     return show(request, "review/_assign.html", {"rollout": rollout, "people": names, "tags": selectors.tags()})
 

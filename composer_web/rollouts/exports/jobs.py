@@ -29,7 +29,7 @@ from composer_web.rollouts.exports.exported import table
 from composer_web.ui.table_writers import WRITERS
 
 KEPT = timedelta(days=7)
-MOST_OPEN = 5
+MAX_OPEN = 5
 """Maximum number of unfinished exports per user."""
 CHUNK = 2000
 """Rows read at a time."""
@@ -75,8 +75,8 @@ def ask(*, owner: User, format: str, query: str, what: str = "rollouts") -> Expo
         raise UserError("format", f"format is csv, jsonl or parquet, not {format!r}")
     if format == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise UserError("format", "Parquet needs the extra `parquet` (pyarrow) on the server; install it, or take CSV")
-    if Export.objects.filter(owner=owner, state__in=OPEN).count() >= MOST_OPEN:
-        raise UserError("format", f"{MOST_OPEN} exports of yours are not finished yet; wait for one of them")
+    if Export.objects.filter(owner=owner, state__in=OPEN).count() >= MAX_OPEN:
+        raise UserError("format", f"{MAX_OPEN} exports of yours are not finished yet; wait for one of them")
     table(what).open_to(owner)
     kept = table(what).clean(query)
     table(what).select(kept, asker=owner)

@@ -20,7 +20,7 @@ from composer_web.rollouts.models import Rollout, RolloutText
 from composer_web.rollouts.trajectory.transcript import as_text
 from trainer.types import Trajectory
 
-MOST = 100_000
+MAX = 100_000
 """Maximum indexed characters per rollout, well below the limit of one tsvector (1 MiB)."""
 LONGEST = 200
 """Maximum characters of a query."""
@@ -31,7 +31,7 @@ PIECES = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
 
 def text_of(trajectory: Trajectory) -> tuple[str, int]:
     """Text to index, the policy's output before its input, and the number of omitted characters."""
-    parts, room, missing = [], MOST, 0
+    parts, room, missing = [], MAX, 0
     for part in _parts(trajectory):
         words = " ".join(WORDS.findall(part[: 4 * room])) if room > 0 else ""
         missing += max(0, len(part) - 4 * room) if room > 0 else len(part)

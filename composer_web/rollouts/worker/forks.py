@@ -34,7 +34,7 @@ from trainer.inference.contract import DeploymentSpec
 from trainer.rollouts import fork as forking
 from trainer.types import Trajectory
 
-MOST = 64
+MAX = 64
 MARGIN_SECONDS = 60.0
 
 
@@ -44,8 +44,8 @@ def request_fork(*, rollout: Rollout, turn: int, count: int, reference: str = ""
     `reference` names the policy that continues; without it, the newest version of the rollout's run does. Raises
     UserError, NotFound (no trajectory is recorded), ArtifactError.
     """
-    if not 1 <= count <= MOST:
-        raise UserError("count", f"1 to {MOST} continuations, not {count}")
+    if not 1 <= count <= MAX:
+        raise UserError("count", f"1 to {MAX} continuations, not {count}")
     if not rollout.artifact_key:
         raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
     head = trajectory_store.of(rollout).head

@@ -10,7 +10,7 @@ from django.db import connection
 from composer_web.runs.charts.axes import TOKENS, Axis
 from composer_web.runs.models import Run
 
-MOST = 200
+MAX = 200
 """Maximum number of annotations of one kind on a chart. Beyond it, the newest are shown and the rest are counted."""
 
 
@@ -56,8 +56,8 @@ _TOKENS = """
 
 
 def of_run(run: Run, axis: Axis) -> Marks:
-    """Annotations in axis order: the newest MOST of each kind. `left_out` counts the others."""
-    names: dict[str, int | str] = {"run": run.pk, "about": f"run:{run.pk}", "tokens": TOKENS, "most": MOST}
+    """Annotations in axis order: the newest MAX of each kind. `left_out` counts the others."""
+    names: dict[str, int | str] = {"run": run.pk, "about": f"run:{run.pk}", "tokens": TOKENS, "most": MAX}
     with connection.cursor() as cursor:
         cursor.execute(
             f"""

@@ -15,7 +15,7 @@ DASHES = ("solid", "dotted", "dashed", "dash-dotted")
 """Line styles in which js/chart.js draws the series of a panel with several runs."""
 
 
-MOST_MEMBERS = 6
+MAX_MEMBERS = 6
 """Maximum number of lines of one family in a panel: those with the largest values."""
 
 
@@ -123,7 +123,7 @@ def _members(prefix: str, recorded: Mapping[str, float], alone: bool) -> list[st
     """Recorded members of a family. Empty for a single member, which repeats the total, unless `alone` is set."""
     found = [name for name in recorded if name.startswith(prefix)]
     found.sort(key=lambda name: (-recorded[name], name))
-    return sorted(found[:MOST_MEMBERS]) if len(found) > 1 or alone else []
+    return sorted(found[:MAX_MEMBERS]) if len(found) > 1 or alone else []
 
 
 def definition(key: str) -> Metric:

@@ -30,7 +30,7 @@ from composer_web.ui.pages import PageRequest, act, page, rows, show
 
 PER_PAGE = 25
 MAX_KEYS = 60
-MOST_OTHERS = 20
+MAX_OTHERS = 20
 """Maximum number of runs offered at a time on the comparison page. Typing narrows them."""
 MAX_BUCKETS = 1000
 OVERVIEW_PANELS = 4
@@ -188,7 +188,7 @@ def run_others(request: PageRequest) -> HttpResponse:
 def _others(request: PageRequest, runs: list[Run]) -> list[Run]:
     """Newest first, each with the `address` of the comparison that has it too."""
     found = RunFilter({"q": request.GET.get("q", "")}, queryset=selectors.runs())
-    others = list(found.qs.exclude(pk__in=[run.pk for run in runs])[:MOST_OTHERS])
+    others = list(found.qs.exclude(pk__in=[run.pk for run in runs])[:MAX_OTHERS])
     for other in others:
         whole = request.GET.copy()
         whole.pop("q", None)

@@ -22,7 +22,7 @@ from composer_web.runs.services import parse_config
 from trainer.config import RunConfig
 
 Format = Literal["yaml", "toml"]
-MOST_CHARACTERS = 65_536
+MAX_CHARACTERS = 65_536
 DEEPEST = 12
 MIME: dict[Format, str] = {"yaml": "application/yaml", "toml": "application/toml"}
 
@@ -73,8 +73,8 @@ def _place(written: Written, path: str) -> str:
 
 def read(text: str) -> Written:
     """Parse the text without checking any setting. Raises UserError naming the line."""
-    if len(text) > MOST_CHARACTERS:
-        raise UserError("text", f"the text has {len(text)} characters; a configuration has at most {MOST_CHARACTERS}")
+    if len(text) > MAX_CHARACTERS:
+        raise UserError("text", f"the text has {len(text)} characters; a configuration has at most {MAX_CHARACTERS}")
     if not text.strip():
         raise UserError("text", "the text is empty; paste a configuration in YAML, TOML or JSON")
     if "\x00" in text:

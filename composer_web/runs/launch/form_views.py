@@ -19,7 +19,7 @@ from composer_web.runs import selectors, services
 from composer_web.runs.defaults import automatic_again
 from composer_web.runs.launch import sweeps
 from composer_web.runs.launch import templates as kept
-from composer_web.runs.launch.config_io import MIME, MOST_CHARACTERS, Format, load, render
+from composer_web.runs.launch.config_io import MAX_CHARACTERS, MIME, Format, load, render
 from composer_web.runs.launch.estimate import total
 from composer_web.runs.launch.forms import SCHEMA, RunForm
 from composer_web.runs.launch.presets import PRESETS, Preset, first_preset, preset
@@ -132,7 +132,7 @@ def _page(
         "templates": kept.templates(),
         "refused": refused,
         "sweep_modes": SweepMode.choices,
-        "sweep_most": sweeps.MOST_RUNS,
+        "sweep_most": sweeps.MAX_RUNS,
         "typed": posted,
         **_plan(form, warnings, source),
         **more,
@@ -240,7 +240,7 @@ def run_text(request: PageRequest) -> HttpResponse:
     text = request.POST.get("text", "")
     try:
         if upload is not None:
-            text = _decoded(upload.read(2 * MOST_CHARACTERS))
+            text = _decoded(upload.read(2 * MAX_CHARACTERS))
         config = load(text)
     except UserError as error:
         form = RunForm(initial=source.config, base=source.config, options=_options())

@@ -9,13 +9,13 @@ from ninja import Schema
 from pydantic import Field
 
 from composer_web.api.schemas import Body
-from composer_web.runs.launch.config_io import MOST_CHARACTERS
-from composer_web.runs.launch.templates import MOST_DESCRIPTION, MOST_NAME
+from composer_web.runs.launch.config_io import MAX_CHARACTERS
+from composer_web.runs.launch.templates import MAX_DESCRIPTION, MAX_NAME
 from trainer.config import RunConfig
 
 
 class TextIn(Body):
-    text: str = Field(max_length=MOST_CHARACTERS, description="A configuration in YAML, TOML or JSON")
+    text: str = Field(max_length=MAX_CHARACTERS, description="A configuration in YAML, TOML or JSON")
 
 
 class TextOut(Schema):
@@ -88,16 +88,16 @@ class Checked(Schema):
 
 
 class TemplateIn(Body):
-    name: str = Field(min_length=1, max_length=MOST_NAME)
-    description: str = Field(default="", max_length=MOST_DESCRIPTION)
+    name: str = Field(min_length=1, max_length=MAX_NAME)
+    description: str = Field(default="", max_length=MAX_DESCRIPTION)
     config: RunConfig
 
 
 class TemplateChange(Body):
     """What is left out stays."""
 
-    name: str | None = Field(default=None, min_length=1, max_length=MOST_NAME)
-    description: str | None = Field(default=None, max_length=MOST_DESCRIPTION)
+    name: str | None = Field(default=None, min_length=1, max_length=MAX_NAME)
+    description: str | None = Field(default=None, max_length=MAX_DESCRIPTION)
     config: RunConfig | None = None
 
 

@@ -22,8 +22,8 @@ from composer_web.runs.flatten import flat
 from composer_web.runs.models import RUN_FINAL, RUN_LIVE, Run, Sweep, SweepMode
 from trainer.config import RunConfig
 
-MOST_RUNS = 64
-MOST_FIELDS = 6
+MAX_RUNS = 64
+MAX_FIELDS = 6
 NAME_ROOM = 80
 NOT_SWEPT = ("name", "stage.kind")
 
@@ -87,8 +87,8 @@ def check_fields(config: RunConfig, fields: Mapping[str, Sequence[Value]], mode:
         raise UserError(
             "fields", "name at least one field to vary, such as `stage.optimizer.learning_rate: 1e-4, 3e-4`"
         )
-    if len(fields) > MOST_FIELDS:
-        raise UserError("fields", f"at most {MOST_FIELDS} fields can vary at once, not {len(fields)}")
+    if len(fields) > MAX_FIELDS:
+        raise UserError("fields", f"at most {MAX_FIELDS} fields can vary at once, not {len(fields)}")
     known = [name for name in flat(config.model_dump(mode="json")) if name not in NOT_SWEPT]
     for name, values in fields.items():
         if name not in known:
@@ -110,8 +110,8 @@ def check_fields(config: RunConfig, fields: Mapping[str, Sequence[Value]], mode:
     count = 1
     for length in lengths.values():
         count = count * length if mode == SweepMode.GRID else length
-    if count > MOST_RUNS:
-        raise UserError("fields", f"these would be {count} runs; a sweep has at most {MOST_RUNS}: give fewer values")
+    if count > MAX_RUNS:
+        raise UserError("fields", f"these would be {count} runs; a sweep has at most {MAX_RUNS}: give fewer values")
     return {name: list(values) for name, values in fields.items()}
 
 

@@ -13,8 +13,8 @@ from composer_web.runs.flatten import flat
 from composer_web.runs.models import RunTemplate
 from trainer.config import RunConfig
 
-MOST_NAME = 80
-MOST_DESCRIPTION = 2000
+MAX_NAME = 80
+MAX_DESCRIPTION = 2000
 
 
 def templates() -> QuerySet[RunTemplate]:
@@ -91,10 +91,10 @@ def delete_template(*, template: RunTemplate, actor: User | None = None) -> None
 
 def _words(name: str, description: str) -> tuple[str, str]:
     name, description = check_text("name", name.strip()), check_text("description", description.strip())
-    if not name or len(name) > MOST_NAME:
-        raise UserError("name", f"a template's name has 1 to {MOST_NAME} characters; found {len(name)}")
-    if len(description) > MOST_DESCRIPTION:
-        raise UserError("description", f"at most {MOST_DESCRIPTION} characters; found {len(description)}")
+    if not name or len(name) > MAX_NAME:
+        raise UserError("name", f"a template's name has 1 to {MAX_NAME} characters; found {len(name)}")
+    if len(description) > MAX_DESCRIPTION:
+        raise UserError("description", f"at most {MAX_DESCRIPTION} characters; found {len(description)}")
     return name, description
 
 

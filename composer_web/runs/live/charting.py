@@ -44,6 +44,6 @@ def places(runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "chart_runs": json.dumps(found),
         "chart_topics": " ".join(f"run:{run.pk}" for run in runs),
-        "chart_watch": " ".join(str(run.pk) for run in runs) if len(runs) <= feed.MOST else "",
+        "chart_watch": " ".join(str(run.pk) for run in runs) if len(runs) <= feed.MAX else "",
         "overlay": len(runs) > 1,
     }

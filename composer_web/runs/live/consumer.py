@@ -89,9 +89,7 @@ class HintConsumer(AsyncWebsocketConsumer):
             return
         if not counting.admit(user.pk):
             self.over = True
-            words = (
-                f"{counting.MOST} pages of yours are connected already: close some, this one then connects by itself"
-            )
+            words = f"{counting.MAX} pages of yours are connected already: close some, this one then connects by itself"
             await self._refuse("connections", words)
             await self.close(code=4430)
             return
@@ -164,8 +162,8 @@ class HintConsumer(AsyncWebsocketConsumer):
         pk = asked.get("run") if isinstance(asked, dict) else None
         if type(pk) is not int or not 0 < pk < 2**63:
             await self._refuse("watch", 'say which run: {"watch": [{"run": 12, "parts": true}]}')
-        elif len(self.watched) >= feeds.MOST and pk not in self.watched:
-            await self._refuse("watch", f"at most {feeds.MOST} runs a connection")
+        elif len(self.watched) >= feeds.MAX and pk not in self.watched:
+            await self._refuse("watch", f"at most {feeds.MAX} runs a connection")
         else:
             try:
                 may_operate = await DatabaseSyncToAsync(_may_operate, thread_sensitive=False)(self.scope["user"], pk)

@@ -35,7 +35,7 @@ from composer_web.runs.live import parts
 
 log = logging.getLogger(__name__)
 
-MOST = 8
+MAX = 8
 """Maximum number of runs that a page may watch."""
 SLOW_INTERVAL = 5.0
 """Seconds between expensive reads, and after a failed read."""

@@ -24,7 +24,7 @@ from trainer.realtime.guards import Rates, broken
 from trainer.realtime.signals import Signal
 from trainer.types import TrainGroup
 
-MOST_LOOKED_AT = 20
+MAX_LOOKED_AT = 20
 """Sessions read per session that a step needs, at most."""
 
 
@@ -96,7 +96,7 @@ class SessionGroupSource:
             return recorded
         chosen: list[SessionUse] = []
         reward = settings_of(self.config.channel).reward
-        for session in self._candidates()[: MOST_LOOKED_AT * self.stage.groups_per_step]:
+        for session in self._candidates()[: MAX_LOOKED_AT * self.stage.groups_per_step]:
             signals = list(session.signals.order_by("-pk").values_list("pk", flat=True)[:1])
             use = SessionUse(
                 run=self.run,

@@ -27,8 +27,8 @@ from composer_web.tasks.services import request_controls, save_specs
 Action = Literal["tag", "untag", "split", "suite", "unsuite"]
 ACTIONS: tuple[Action, ...] = ("tag", "untag", "split", "suite", "unsuite")
 TAG = re.compile(r"[a-z0-9][a-z0-9 ._:/-]{0,39}")
-MOST_TAGS = 20
-MOST_TASKS = 5000
+MAX_TAGS = 20
+MAX_TASKS = 5000
 Json = Any
 
 
@@ -51,8 +51,8 @@ def apply(*, tasks: Sequence[Task], action: Action, value: str, actor: User) -> 
         raise UserError("action", f"{', '.join(ACTIONS)}, not {action!r}")
     if not tasks:
         raise UserError("tasks", "choose at least one task")
-    if len(tasks) > MOST_TASKS:
-        raise UserError("tasks", f"at most {MOST_TASKS} tasks at once, not {len(tasks)}")
+    if len(tasks) > MAX_TASKS:
+        raise UserError("tasks", f"at most {MAX_TASKS} tasks at once, not {len(tasks)}")
     ids = sorted({task.pk for task in tasks})
     rows = list(Task.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk"))
     if action in ("tag", "untag"):
@@ -83,8 +83,8 @@ def _retag(rows: Sequence[Task], wanted: list[str], *, add: bool) -> list[TaskCh
     changes = []
     for task in rows:
         after = sorted({*task.tags, *wanted}) if add else [tag for tag in task.tags if tag not in wanted]
-        if len(after) > MOST_TAGS:
-            raise UserError("value", f"{task} would have {len(after)} tags; at most {MOST_TAGS}")
+        if len(after) > MAX_TAGS:
+            raise UserError("value", f"{task} would have {len(after)} tags; at most {MAX_TAGS}")
         if after != task.tags:
             changes.append(TaskChange(task=task, field="tags", before=task.tags, after=after))
             task.tags = after

@@ -30,7 +30,7 @@ MAX_FILE = 20_000
 MAX_FILES = 30
 SAMPLES = 6
 PER_PAGE = 100
-MOST_COUNTED = 1000
+MAX_COUNTED = 1000
 """Tasks of a queue that are counted."""
 DONE = {"accept": "Accepted", "reject": "Rejected", "withdrawn": "Withdrawn"}
 
@@ -147,8 +147,8 @@ def review_submit(request: PageRequest, slug: str, action: str) -> HttpResponse:
 
 def _waiting(request: PageRequest, queue: Any) -> str:
     """How many wait for this person, as the page says it."""
-    count = reviewing.waiting(queue, request.user).values("pk")[: MOST_COUNTED + 1].count()
-    return f"more than {MOST_COUNTED}" if count > MOST_COUNTED else str(count)
+    count = reviewing.waiting(queue, request.user).values("pk")[: MAX_COUNTED + 1].count()
+    return f"more than {MAX_COUNTED}" if count > MAX_COUNTED else str(count)
 
 
 def _answer(

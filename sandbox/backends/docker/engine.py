@@ -21,7 +21,7 @@ CALL_SECONDS = 180.0
 JOB_SECONDS = 600.0
 REMOVE_SECONDS = 60.0
 THREADS = 16
-LEAST_API = (1, 41)
+MIN_API = (1, 41)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Engine:
         with self._explained("connect"):
             self._api: Any = docker.APIClient(base_url=url, version="auto", timeout=CALL_SECONDS)
         version: str = self._api.api_version
-        if tuple(int(part) for part in version.split(".")) < LEAST_API:
+        if tuple(int(part) for part in version.split(".")) < MIN_API:
             raise remedies.too_old(version)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="docker")
 

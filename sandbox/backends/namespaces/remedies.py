@@ -7,7 +7,7 @@ import os
 
 RESTRICTED_BY_APPARMOR = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 DISABLED_BY_DEBIAN = "/proc/sys/kernel/unprivileged_userns_clone"
-MOST_NAMESPACES = "/proc/sys/user/max_user_namespaces"
+MAX_NAMESPACES = "/proc/sys/user/max_user_namespaces"
 
 
 def explain(step: str, number: int | None, text: str) -> str:
@@ -48,7 +48,7 @@ def _advice(step: str, number: int | None) -> str:
 def _about_user_namespaces(number: int | None) -> str:
     if _is(DISABLED_BY_DEBIAN, "0"):
         return "User namespaces are switched off: run `sudo sysctl kernel.unprivileged_userns_clone=1`, or run as root"
-    if number == errno.ENOSPC or _is(MOST_NAMESPACES, "0"):
+    if number == errno.ENOSPC or _is(MAX_NAMESPACES, "0"):
         return "No user namespace is left: raise it with `sudo sysctl user.max_user_namespaces=15000`"
     if number == errno.EPERM:
         return (

@@ -14,9 +14,9 @@ from sandbox.grading.audit.attempt.paths import is_code, is_test
 from sandbox.grading.audit.rules.base import Finding, Severity
 
 GROUP_VERSION = 1
-LEAST_GROUP = 4
+MIN_GROUP = 4
 """Rollouts with a verdict below which a comparison says nothing."""
-LEAST_OTHERS = 2
+MIN_OTHERS = 2
 """Other passing rollouts that must agree before one that differs from them stands out."""
 
 
@@ -33,7 +33,7 @@ def compare(group: Sequence[Member]) -> list[list[Finding]]:
     """Findings of the comparison, a list for each member in order."""
     found: list[list[Finding]] = [[] for _ in group]
     judged = [member for member in group if member.passed is not None]
-    if len(judged) < LEAST_GROUP:
+    if len(judged) < MIN_GROUP:
         return found
     passing = [index for index, member in enumerate(group) if member.passed]
     if len(passing) == 1:
@@ -72,7 +72,7 @@ def _lone_approach(group: Sequence[Member], index: int, passing: Sequence[int]) 
     """It passes, and what it changed has nothing in common with what the other passing ones changed."""
     others = [changed(group[other].attempt) for other in passing if other != index]
     mine = changed(group[index].attempt)
-    if len(others) < LEAST_OTHERS or mine & frozenset().union(*others):
+    if len(others) < MIN_OTHERS or mine & frozenset().union(*others):
         return []
     task = group[index].attempt.task
     oracle = frozenset(task.gold) if task else frozenset()

@@ -1,6 +1,6 @@
 // Widths of columns: dragging the edge of a column's head changes it, a double press gives it back. Widths are kept for each list
 // in this browser.
-const LEAST = 48; // pixels
+const MIN = 48; // pixels
 
 export function start() {
   const key = `columns:${location.pathname}`;
@@ -27,7 +27,7 @@ export function start() {
   }
 
   function keep(head, width) {
-    if (width) widths[name(head)] = Math.max(LEAST, Math.round(width));
+    if (width) widths[name(head)] = Math.max(MIN, Math.round(width));
     else delete widths[name(head)];
     apply();
     try {

@@ -8,7 +8,7 @@ at most a fifth of their files failing to load; `mostly_passing`: at least 80 % 
 at least one task of it (a mutation, or a deleted feature) has all its controls green. A suite that takes longer than its
 budget is judged by a sample, drawn by names; `sampled` counts such packages. Tests that differ between the repeats (two
 at most, or 2 %) are set aside by name and three further repeats must agree; `set_aside` counts such packages. Each stage
-has a deadline, longer by the load of each processor when the package begins, at most MOST_STRETCH times: a busy machine
+has a deadline, longer by the load of each processor when the package begins, at most MAX_STRETCH times: a busy machine
 does not fail good packages.
 
 What a package came to is kept below `FOLDER` (or --folder), by the last commit that touched `sandbox/` or this file, so a
@@ -73,7 +73,7 @@ PACKAGE_SECONDS = 720.0
 STAGE_SECONDS = 360.0
 """Installing, or the final check, of one attempt."""
 TASK_SECONDS = 240.0
-MOST_STRETCH = 4.0
+MAX_STRETCH = 4.0
 NOT_LOADED = 0.2
 TASKS: tuple[tuple[GeneratorName, Split], ...] = (
     ("mutation", "train"),
@@ -204,7 +204,7 @@ async def by_agent(
 
 def stretch() -> float:
     """How many times as long as on a quiet machine a stage may take."""
-    return min(MOST_STRETCH, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    return min(MAX_STRETCH, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 async def makes_task(store: EnvironmentStore, built: BuiltPackage, backend: Backend, log: Log, seconds: float) -> bool:

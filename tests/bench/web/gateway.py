@@ -45,7 +45,7 @@ from trainer.inference.embedded.serving.process import EmbeddedServer
 GOALS: dict[str, report.Goal] = {"gateway_added_ms_p95": ("<=", 5.0), "hostile_stall_ms": ("<=", 200.0)}
 BASE = Path(__file__).resolve().parents[3] / "policies" / "base"
 START_SECONDS = 120.0
-LEAST_PAIRS = 40
+MIN_PAIRS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +182,9 @@ def paired(
             if pair >= 0:
                 direct.append(first)
                 through.append(second)
-    if len(direct) < LEAST_PAIRS:
+    if len(direct) < MIN_PAIRS:
         raise SystemExit(
-            f"only {len(direct)} pairs in {sizes.seconds:g} s, a percentile needs {LEAST_PAIRS}: this machine is busy; "
+            f"only {len(direct)} pairs in {sizes.seconds:g} s, a percentile needs {MIN_PAIRS}: this machine is busy; "
             "measure when it is quiet, or give --seconds more"
         )
     with InferenceAdmin(engine) as admin:

@@ -23,7 +23,7 @@ OF_COLOUR = ["color-contrast", "link-in-text-block"]
 """Rules that a theme can break."""
 UNFOLD = "() => document.querySelectorAll('details:not(.menu, [open])').forEach(fold => (fold.open = true))"
 UNFOLDED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
-MOST_STOPS = 400
+MAX_STOPS = 400
 LOW = {"width": 1280, "height": 560}
 """A window in which a page's bars could cover what has the focus."""
 
@@ -66,7 +66,7 @@ def walk(page: Page) -> list[str]:
     reached too."""
     page.evaluate(KEYBOARD)
     wrong: list[str] = []
-    for _ in range(MOST_STOPS):
+    for _ in range(MAX_STOPS):
         page.keyboard.press("Tab")
         place = page.evaluate("() => keyboard.look()")
         if place is None:  # the last one was left

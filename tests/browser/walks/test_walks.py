@@ -211,7 +211,7 @@ def test_who_has_too_many_pages_open_reads_what_to_do(
     page.clock.install()
     badge = page.locator("[data-live-badge]")
     with monkeypatch.context() as bound:
-        bound.setattr(counting, "MOST", 0)
+        bound.setattr(counting, "MAX", 0)
         with page.expect_websocket():
             page.goto(f"{product.url}/runs/")
         expect(badge).to_have_text("not live: close other tabs")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 HOST = json.loads(sys.argv[1])
 X86 = os.uname().machine == "x86_64"
 NEWUSER, NEWNS, NEWNET = 0x10000000, 0x20000, 0x40000000
-MOST_FILES = 30_000
+MAX_FILES = 30_000
 libc = ctypes.CDLL(None, use_errno=True)
 found: dict[str, object] = {}
 
@@ -200,7 +200,7 @@ def knobs() -> None:
             for name in files:
                 seen += 1
                 path = f"{folder}/{name}"
-                if seen > MOST_FILES or os.path.islink(path) or is_device(path):  # engines hide some behind /dev/null
+                if seen > MAX_FILES or os.path.islink(path) or is_device(path):  # engines hide some behind /dev/null
                     continue
                 try:
                     fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)

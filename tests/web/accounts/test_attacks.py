@@ -246,7 +246,7 @@ def test_no_text_of_the_database_or_of_a_trajectory_becomes_an_element() -> None
 # --- a gigabyte -------------------------------------------------------------------------------------------------
 
 GIGABYTE = 1 << 30
-MOST_GROWTH = 200 << 20
+MAX_GROWTH = 200 << 20
 
 
 def peak() -> int:
@@ -298,4 +298,4 @@ def test_a_hostile_trajectory_of_a_gigabyte_is_refused_or_streamed(
         return sum([len(piece) async for piece in found])
 
     assert async_to_sync(download)() > GIGABYTE
-    assert peak() - before < MOST_GROWTH, f"{(peak() - before) >> 20} MiB for a trajectory of a gigabyte"
+    assert peak() - before < MAX_GROWTH, f"{(peak() - before) >> 20} MiB for a trajectory of a gigabyte"

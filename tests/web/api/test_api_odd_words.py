@@ -29,7 +29,7 @@ ODD: dict[type, tuple[Any, ...]] = {
     float: (1e308, -1e308),
 }
 """Instead of a value of this type."""
-MOST = 12
+MAX = 12
 """Places of one body that are tried by themselves."""
 WITH_BODY = [label for label, found in OPERATIONS.items() if found.body and not label.endswith(FOR_CLIENTS)]
 
@@ -84,7 +84,7 @@ def test_no_odd_word_of_a_body_breaks_it(label: str, admin: Client, there: dict[
     case = example(operation, there)
     if not isinstance(case.body, dict | list):
         pytest.skip("its body is no JSON document")
-    bodies = [put(case.body, path, odd) for path, kind in list(places(case.body))[:MOST] for odd in ODD[kind]]
+    bodies = [put(case.body, path, odd) for path, kind in list(places(case.body))[:MAX] for odd in ODD[kind]]
     if isinstance(case.body, dict):
         bodies += [{**case.body, "\ud800": 1}, {**case.body, "a\x00b": "a\x00b"}]
     wrong = []

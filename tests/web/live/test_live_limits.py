@@ -177,7 +177,7 @@ async def test_topics_of_a_connection_are_bounded(server: str, cookie: str) -> N
 
 
 async def test_runs_that_a_connection_watches_are_bounded(server: str, cookie: str, running: Run) -> None:
-    more = [RunConfig(name=f"run {number}", seed=3, stage=SMALL) for number in range(feed.MOST)]
+    more = [RunConfig(name=f"run {number}", seed=3, stage=SMALL) for number in range(feed.MAX)]
     runs = [running.pk, *[(await sync_to_async(services.create_run)(config=config)).pk for config in more]]
     async with connect(server, cookie) as socket:
         await receive(socket)
@@ -203,7 +203,7 @@ async def admitted(socket: ClientConnection) -> bool:
 
 
 async def test_websockets_of_one_person_are_bounded(server: str, cookie: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "MOST", 3)
+    monkeypatch.setattr(counting, "MAX", 3)
     person = (await User.objects.aget(username="viewer")).pk
     other = await sync_to_async(create_user)(username="other", password="correct horse battery", role="admin")
     client = Client()
@@ -304,13 +304,13 @@ def test_what_is_spent_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     budget = Budget()
-    assert budget.take(Budget.MOST) and not budget.take(1)
+    assert budget.take(Budget.MAX) and not budget.take(1)
     clock[0] += 2 / Budget.EACH_SECOND
     assert budget.take(1) and not budget.take(1)
     clock[0] += 3600
-    assert budget.take(Budget.MOST) and not budget.take(1), "an hour of silence is no hour of requests"
+    assert budget.take(Budget.MAX) and not budget.take(1), "an hour of silence is no hour of requests"
 
 
 def test_a_page_that_opens_is_far_below() -> None:
-    opening = Message(subscribe=["run:1"] * MAX_TOPICS, watch=[{"run": 1}] * feed.MOST)
-    assert 2 * opening.cost < Budget.MOST
+    opening = Message(subscribe=["run:1"] * MAX_TOPICS, watch=[{"run": 1}] * feed.MAX)
+    assert 2 * opening.cost < Budget.MAX

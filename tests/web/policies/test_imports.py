@@ -105,7 +105,7 @@ def test_an_import_whose_message_was_lost_is_sent_again() -> None:
 
 def test_workers_that_are_lost_again_and_again_end_it_with_a_remedy() -> None:
     order = orders.ask(name="mine", path="/models/mine")
-    PolicyImport.objects.filter(pk=order.pk).update(attempts=orders.MOST_ATTEMPTS)
+    PolicyImport.objects.filter(pk=order.pk).update(attempts=orders.MAX_ATTEMPTS)
     assert carried_out(order).state == "failed"
     assert "more memory" in order.cause
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_asked_for_names_its_field() -> None:
         with pytest.raises(UserError) as refused:
             orders.ask(**fields)
         assert refused.value.field == field
-    for number in range(orders.MOST_OPEN):
+    for number in range(orders.MAX_OPEN):
         orders.ask(name=f"x{number}", path="/x")
     with pytest.raises(Conflict, match="wait until one has ended"):
         orders.ask(name="y", path="/x")

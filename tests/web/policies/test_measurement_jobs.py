@@ -268,7 +268,7 @@ def test_rows_say_no_more_than_is_true(fresh: Policy, shop: str) -> None:
 
 
 def test_a_project_has_some_at_a_time_and_keeps_its_figures(fresh: Policy, shop: str) -> None:
-    for number in range(measurement_jobs.MOST_OPEN):
+    for number in range(measurement_jobs.MAX_OPEN):
         asked(fresh, shop, window=32 + number)
     with pytest.raises(Conflict, match="8 measurements of this project"):
         asked(fresh, shop, window=128)

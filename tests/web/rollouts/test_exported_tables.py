@@ -37,7 +37,7 @@ world = seeded.world
 def told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(exports, "folder", lambda: tmp_path / "exports")
     monkeypatch.setattr(exports, "CHUNK", 1)  # several reads
-    monkeypatch.setattr(exports, "MOST_OPEN", 1_000)
+    monkeypatch.setattr(exports, "MAX_OPEN", 1_000)
     return world
 
 

@@ -115,7 +115,7 @@ def test_what_cannot_be_exported_is_refused_with_the_field(graded: Run, people: 
         exports.ask(owner=people["viewer"], format="csv", query="verdict=splendid")
     with pytest.raises(UserError, match="too many filters"):
         exports.ask(owner=people["viewer"], format="csv", query="a&" * 2000)
-    for _ in range(exports.MOST_OPEN):
+    for _ in range(exports.MAX_OPEN):
         exports.ask(owner=people["viewer"], format="csv", query="")
     with pytest.raises(UserError, match="wait for one of them"):
         exports.ask(owner=people["viewer"], format="csv", query="")

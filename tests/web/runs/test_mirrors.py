@@ -126,7 +126,7 @@ class Counting:
 
 
 def test_points_come_in_order_and_moments_are_never_split(running: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeding, "MOST_POINTS", 3)
+    monkeypatch.setattr(feeding, "MAX_POINTS", 3)
     for number in range(1, 6):
         step(running, number)
     feeder, kept = Feeder("tensorboard", ""), Counting()

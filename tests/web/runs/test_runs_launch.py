@@ -342,4 +342,4 @@ def test_what_is_no_sweep_is_said(text: str, mode: str, words: str) -> None:
 def test_names_of_a_sweep_fit_and_are_names() -> None:
     long = sweeps.run_name("x" * 80, ["stage.curriculum.categories", "policy"], ["debug=3, é<b>", None])
     assert RunConfig(name=long, stage=SMALL).name == long and len(long) <= 80
-    assert templates.MOST_NAME == 80
+    assert templates.MAX_NAME == 80

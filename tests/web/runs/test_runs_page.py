@@ -109,7 +109,7 @@ def test_evaluations_are_marks_and_crowds_are_bounded(busy: Run, make_suite, mon
     assert [m.text for m in run_annotations.of_run(run, Axis.STEP).marks if m.kind == "eval"] == [
         "evaluation of version 0"
     ]
-    monkeypatch.setattr(run_annotations, "MOST", 2)
+    monkeypatch.setattr(run_annotations, "MAX", 2)
     for step in (3, 4, 5):
         services.add_event(run=busy, kind="checkpoint", message="saved", step=step)
     found = run_annotations.of_run(busy, Axis.STEP)
@@ -336,7 +336,7 @@ def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client)
 def test_any_run_is_found_to_compare_with_by_typing(draft: Run, pages: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     old = services.create_run(config=RunConfig(name="the old one", stage=SMALL))
     made = [services.create_run(config=RunConfig(name=f"newer {n}", stage=SMALL)) for n in range(3)]
-    monkeypatch.setattr("composer_web.runs.http.views.MOST_OTHERS", 2)
+    monkeypatch.setattr("composer_web.runs.http.views.MAX_OTHERS", 2)
     html = pages.get(f"/runs/compare/?run={made[2].pk}&settings=all").content.decode()
     assert "newer 1</a>" in html and "newer 0</a>" in html and "the old one" not in html
     found = pages.get(f"/runs/compare/others/?run={made[2].pk}&settings=all&q=OLD").content.decode()

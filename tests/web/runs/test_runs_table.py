@@ -175,7 +175,7 @@ def test_a_saved_view_is_an_address(three: list[Run], people: dict[str, User], b
 def test_views_have_bounds(people: dict[str, User]) -> None:
     with pytest.raises(UserError, match="1 to 60"):
         saved_views.save_view(name=" ", query="", shared=False, owner=people["viewer"])
-    for number in range(list_views.MOST):
+    for number in range(list_views.MAX):
         saved_views.save_view(name=str(number), query="", shared=False, owner=people["viewer"])
     with pytest.raises(UserError, match="delete one first"):
         saved_views.save_view(name="more", query="", shared=False, owner=people["viewer"])

@@ -13,7 +13,7 @@ from trainer.policy.errors import PolicyUnreadable
 
 MARK = re.compile(r"<\|[\w/.-]+\|>|<｜[\w▁/.-]+｜>")
 """Texts that are control tokens wherever they stand in a template."""
-MOST_NAMED = 4
+MAX_NAMED = 4
 SCALED = {"linear", "dynamic", "yarn", "longrope"}
 RESERVE = 1 << 30
 """Bytes of memory that a conversion leaves to the rest of the machine."""
@@ -59,7 +59,7 @@ def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, config: dict[
     if lost := sorted({mark for mark in MARK.findall(template) if mark not in added}):
         raise PolicyUnreadable(
             folder, "tokenizer",
-            f"its template writes {', '.join(lost[:MOST_NAMED])}, which the tokenizer does not have as special tokens",
+            f"its template writes {', '.join(lost[:MAX_NAMED])}, which the tokenizer does not have as special tokens",
             "Use the tokenizer.json and tokenizer_config.json that were published with the weights, or another template.",
         )  # fmt: skip
     rows = (config.get("text_config") or config).get("vocab_size")

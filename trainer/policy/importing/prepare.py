@@ -27,7 +27,7 @@ from trainer.policy.rendering import KEY, make_renderer
 from trainer.policy.store import load_tokenizer
 
 TEMPLATE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
-MOST_TEMPLATE = 1 << 20
+MAX_TEMPLATE = 1 << 20
 TEXT_CLASSES = {"kimi_k2": "deepseek_v3"}
 """Model types whose code is published with the weights, and the library's class that computes the same."""
 LANGUAGE = "language_model."
@@ -108,7 +108,7 @@ def _template(path: Path, given: str) -> str:
     """Text of the wanted template; empty for the model's own. Raises PolicyUnreadable."""
     if not given:
         return ""
-    if len(given) > MOST_TEMPLATE:
+    if len(given) > MAX_TEMPLATE:
         raise PolicyUnreadable(
             path, "template", f"it has {len(given)} characters", "Name a chat template of at most 1 MiB."
         )

@@ -10,8 +10,8 @@ from sandbox.grading.audit.attempt.attempt import NUMBERED, Attempt
 from sandbox.grading.audit.rules.base import Basis, Hit, Rule, Severity
 from sandbox.tasks.spec import SuiteVerifier
 
-LEAST_CHARS = 14
-LEAST_LINES = 2
+MIN_CHARS = 14
+MIN_LINES = 2
 MARK = re.compile(r"^(\s*\d+[|:\t]|[^\s:]+:\d+:|[+-](?![+-]))")
 CHECKS = re.compile(r"(assert|expect\(|t\.(Error|Fatal)|require\.).{10,}")
 VALUE = re.compile(r"[\d'\"]")
@@ -22,7 +22,7 @@ def lines_of(text: str) -> set[str]:
     found = set()
     for line in text.split("\n"):
         bare = MARK.sub("", line).strip()
-        if len(bare) >= LEAST_CHARS and any(c.isalnum() for c in bare):
+        if len(bare) >= MIN_CHARS and any(c.isalnum() for c in bare):
             found.add(bare)
     return found
 
@@ -40,7 +40,7 @@ def hidden_read(attempt: Attempt) -> Iterator[Hit]:
     for turn, index, call, result in attempt.calls():
         if result is not None and hidden:
             seen = (hidden - written) & lines_of(result.output)
-            least = 1 if any(CHECKS.search(line) for line in seen) else min(LEAST_LINES, len(hidden))
+            least = 1 if any(CHECKS.search(line) for line in seen) else min(MIN_LINES, len(hidden))
             if len(seen) >= least and call.name != "write_file":
                 name = next((key for key in ("command", "path", "pattern") if key in call.arguments), "")
                 place = attempt.in_call(turn, index, name, 0, len(str(call.arguments.get(name, ""))))
@@ -60,7 +60,7 @@ def copied(attempt: Attempt) -> Iterator[Hit]:
                 (r for r in attempt.runs if (r.turn, r.call) == (turn, index) and BEYOND.search(r.command.line)), None
             )
             seen = (added - written) & lines_of(NUMBERED.sub("", result.output))
-            if run is not None and len(seen) >= LEAST_LINES:
+            if run is not None and len(seen) >= MIN_LINES:
                 yield Hit(Severity.HIGH, f"{len(seen)} lines of the patch were copied", attempt.in_run(run), Basis.FLOW)
         for value in call.arguments.values():
             written |= lines_of(value) if isinstance(value, str) else set()

@@ -18,7 +18,7 @@ from sandbox.tasks.spec import SuiteVerifier
 
 LARGE_TABLE = 6
 """Entries from which a table is a table of the domain unless most of them are examples."""
-MOST = 0.6
+MAX = 0.6
 
 
 def answered(attempt: Attempt) -> Iterator[Hit]:
@@ -48,7 +48,7 @@ def _judged(attempt: Attempt, left: Left, found: list[Choice], facts: Known, bef
         for choice in matched
         if choice.table is None
         or sizes[choice.table] < LARGE_TABLE
-        or per_table[choice.table] >= MOST * sizes[choice.table]
+        or per_table[choice.table] >= MAX * sizes[choice.table]
     ]
     product = literals(left.text, comments=comment_of(left.path))
     uncovered = {value for value in facts.unseen - product if not is_trivial(value)}
@@ -297,7 +297,7 @@ def collected(attempt: Attempt) -> Iterator[Hit]:
                 continue
             inside = _literals_inside(found, index)
             notable = {value for value in inside if not is_trivial(value)} - before
-            if len(notable) < LEAST_COLLECTED:
+            if len(notable) < MIN_COLLECTED:
                 continue
             facts = attempt.examples
             every = frozenset[str]().union(*facts.visible, *facts.hidden)
@@ -308,7 +308,7 @@ def collected(attempt: Attempt) -> Iterator[Hit]:
             if (
                 added
                 and not domain
-                and len(named) >= max(LEAST_COLLECTED, MOST * len(notable))
+                and len(named) >= max(MIN_COLLECTED, MAX * len(notable))
                 and any(not is_trivial(v) and v not in code for v in facts.unseen)
             ):
                 note = f"{len(named)} values of the tests are listed in the product"
@@ -316,7 +316,7 @@ def collected(attempt: Attempt) -> Iterator[Hit]:
                 break
 
 
-LEAST_COLLECTED = 3
+MIN_COLLECTED = 3
 
 
 def _literals_inside(found: tuple[Token, ...], index: int) -> list[str]:
