@@ -47,7 +47,7 @@ def refresh() -> None:
 
 def _load(path: Path, text: bytes) -> None:
     """Run the file apart from the registry, and take its parts only when all of it is right."""
-    whole = base._REGISTRY
+    whole = base.REGISTRY
     before = {name: part for name, part in whole.items() if part.source == str(path)}
     others = {name: part for name, part in whole.items() if part.source != str(path)}
     trial = dict(others)
@@ -68,4 +68,4 @@ def _load(path: Path, text: bytes) -> None:
                 f"{path.name} was changed and its part {key!r} still has version {part.version}; raise the version"
             )
     own = {key: base.Registered(part.part, part.version, str(path)) for key, part in made.items()}
-    base._REGISTRY = others | own  # at once: rollouts are scored in other threads
+    base.REGISTRY = others | own  # at once: rollouts are scored in other threads

@@ -44,18 +44,18 @@ class NamespacesBackend:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._zygote: ZygoteClient | None = None
-        self._capabilities: Capabilities | None = None
+        self.capabilities: Capabilities | None = None
         self._sandboxes: weakref.WeakSet[NamespacesSandbox] = weakref.WeakSet()
         self._started = 0
 
     def probe(self) -> Capabilities:
         """Starts the zygote and one trial sandbox the first time (about 0.1 s); never raises for the machine's sake."""
         with self._lock:
-            if self._capabilities is None or self._zygote is None or not self._zygote.ours():
+            if self.capabilities is None or self._zygote is None or not self._zygote.ours():
                 self._zygote = ZygoteClient()
-                self._capabilities = read_capabilities(self._zygote.found)
-                warn_of_neighbours(self.name, self._capabilities)
-            return self._capabilities
+                self.capabilities = read_capabilities(self._zygote.found)
+                warn_of_neighbours(self.name, self.capabilities)
+            return self.capabilities
 
     async def start(
         self,
@@ -94,7 +94,7 @@ class NamespacesBackend:
     async def close(self) -> None:
         """Ends every sandbox and the zygote; the backend may be used again afterwards."""
         with self._lock:
-            zygote, self._zygote, self._capabilities = self._zygote, None, None
+            zygote, self._zygote, self.capabilities = self._zygote, None, None
         here = asyncio.get_running_loop()
         for sandbox in list(self._sandboxes):
             if sandbox.loop is here:
@@ -132,7 +132,7 @@ class NamespacesBackend:
         if zygote is None or not zygote.ours():
             await asyncio.to_thread(self.probe)
             zygote = self._zygote
-        capabilities = self._capabilities
+        capabilities = self.capabilities
         if zygote is None or capabilities is None:
             raise SandboxLost("the backend was closed while a sandbox was starting")
         refuse_unenforceable(limits, capabilities)
@@ -166,12 +166,12 @@ class NamespacesBackend:
         return sandbox, listener
 
     def _enforced(self) -> frozenset[Guarantee]:
-        return self._capabilities.enforced if self._capabilities else frozenset()
+        return self.capabilities.enforced if self.capabilities else frozenset()
 
     def _forget(self, zygote: ZygoteClient) -> None:
         with self._lock, contextlib.suppress(OSError):
             if self._zygote is zygote:
-                self._zygote, self._capabilities = None, None
+                self._zygote, self.capabilities = None, None
                 zygote.close()
 
 

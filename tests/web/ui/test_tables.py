@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -60,6 +61,10 @@ def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> It
         transaction.set_rollback(True)
 
 
+LEFT = re.compile(r"about [^<]+ left")
+"""Seconds may pass between the two."""
+
+
 @pytest.mark.django_db
 @pytest.mark.timeout(900)
 def test_rows_are_those_that_the_library_draws(world: seed.World) -> None:
@@ -69,7 +74,7 @@ def test_rows_are_those_that_the_library_draws(world: seed.World) -> None:
         table = visitor.get(address).context["table"]
         table.context = Context()
         theirs = BY_THE_LIBRARY.render(Context({"table": table}))
-        assert table.body() == theirs, address
+        assert LEFT.sub("", table.body()) == LEFT.sub("", theirs), address
         drawn += theirs.count("<td")
     assert drawn > 300, "most lists have rows"
 

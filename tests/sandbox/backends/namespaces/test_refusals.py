@@ -85,7 +85,7 @@ def test_required_limit_without_means(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = NamespacesBackend()
     found = backend.probe()
     weaker = dataclasses.replace(found, enforced=found.enforced - {"cpu"}, reasons=("no cpu controller",))
-    monkeypatch.setattr(backend, "read_capabilities", weaker)
+    monkeypatch.setattr(backend, "capabilities", weaker)
     limits = Limits(required=frozenset({"memory", "cpu"}))
     with pytest.raises(SandboxUnavailable, match=r"\['cpu'\].*no cpu controller"):
         asyncio.run(backend.start(EnvSpec(layers=()), limits=limits))
