@@ -22,7 +22,7 @@ import numpy as np
 from composer_web.gateway.errors import BadRequest
 from composer_web.gateway.serving import admission, openai_types, transcripts
 from sandbox.backends.base import EndReason, ExecResult
-from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces.inside import protocol
 from sandbox.errors import PackageError, TaskInvalid
 from sandbox.formats import atif, harbor, messages, swebench
 from sandbox.formats.base import FormatRefused, read_json

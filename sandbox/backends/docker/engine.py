@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from sandbox.backends.base import SandboxError, SandboxLost
 from sandbox.backends.docker import bundle, frames, remedies
-from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces.inside import protocol
 
 CALL_SECONDS = 180.0
 JOB_SECONDS = 600.0

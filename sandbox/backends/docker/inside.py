@@ -10,9 +10,9 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import layers, protocol
+from sandbox.backends.namespaces import layers
 from sandbox.backends.namespaces.guard import Guard
-from sandbox.backends.namespaces.inside import agent, processes
+from sandbox.backends.namespaces.inside import agent, processes, protocol
 from sandbox.backends.namespaces.kernel import identity, mounts, syscalls
 from sandbox.backends.namespaces.kernel.base_root import READONLY
 from sandbox.backends.namespaces.kernel.confine import confine

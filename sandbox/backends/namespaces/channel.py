@@ -9,7 +9,7 @@ import time
 from typing import Self
 
 from sandbox.backends.base import SandboxExpired, SandboxLost
-from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces.inside import protocol
 
 
 class Channel(asyncio.Protocol):

@@ -21,8 +21,7 @@ import struct
 from dataclasses import dataclass
 from typing import NoReturn
 
-from sandbox.backends.namespaces import protocol
-from sandbox.backends.namespaces.inside import agent
+from sandbox.backends.namespaces.inside import agent, protocol
 from sandbox.backends.namespaces.kernel import identity, mounts, syscalls
 from sandbox.backends.namespaces.kernel.base_root import Base
 from sandbox.backends.namespaces.kernel.cgroups import Group

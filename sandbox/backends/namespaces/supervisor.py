@@ -14,8 +14,8 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import layers, protocol
-from sandbox.backends.namespaces.inside import processes
+from sandbox.backends.namespaces import layers
+from sandbox.backends.namespaces.inside import processes, protocol
 from sandbox.backends.namespaces.storage import Storage
 
 

@@ -20,8 +20,9 @@ import socket
 import sys
 import time
 
-from sandbox.backends.namespaces import launcher, layer_mounts, protocol
+from sandbox.backends.namespaces import launcher, layer_mounts
 from sandbox.backends.namespaces.guard import Guard
+from sandbox.backends.namespaces.inside import protocol
 from sandbox.backends.namespaces.kernel import base_root, identity, mounts, syscalls
 from sandbox.backends.namespaces.kernel.cgroups import Cgroups, Group
 from sandbox.backends.namespaces.kernel.users import SHARED, User, Users

@@ -13,8 +13,7 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces import protocol
-from sandbox.backends.namespaces.inside import files
+from sandbox.backends.namespaces.inside import files, protocol
 from sandbox.backends.namespaces.inside.grep import Searches
 from sandbox.backends.namespaces.inside.loop import Loop, Stream
 from sandbox.backends.namespaces.inside.shell import Shell

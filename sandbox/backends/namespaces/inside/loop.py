@@ -7,7 +7,7 @@ import select
 from collections.abc import Callable
 from typing import Protocol
 
-from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces.inside import protocol
 
 
 class Stream(Protocol):

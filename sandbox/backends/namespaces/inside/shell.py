@@ -20,8 +20,8 @@ from sandbox.backends.namespaces.inside import processes, state
 from sandbox.backends.namespaces.inside.capture import Capture
 from sandbox.backends.namespaces.inside.grep import Searches
 from sandbox.backends.namespaces.inside.loop import Loop
+from sandbox.backends.namespaces.inside.protocol import DUMP_FD, MAX_RESULT_BYTES, RESULT_FD, STATE_FD
 from sandbox.backends.namespaces.inside.starvation import LOOK_SECONDS, Starvation
-from sandbox.backends.namespaces.protocol import DUMP_FD, MAX_RESULT_BYTES, RESULT_FD, STATE_FD
 
 MAX_STATE_BYTES = 4 << 20
 MAX_DRAINS = 64

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from sandbox.backends.namespaces.protocol import DUMP_FD, QUIET_FD, STATE_FD
+from sandbox.backends.namespaces.inside.protocol import DUMP_FD, QUIET_FD, STATE_FD
 
 _OPEN = (
     # errors of ours are not output; aliases work as at a prompt

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from sandbox.backends.docker import bundle
-from sandbox.backends.namespaces import protocol
+from sandbox.backends.namespaces.inside import protocol
 
 
 def run(request: dict, more: bytes = b"") -> tuple[dict, str]:

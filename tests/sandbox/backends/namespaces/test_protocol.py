@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.backends.base import SandboxLost
-from sandbox.backends.namespaces import protocol
 from sandbox.backends.namespaces.channel import Channel
+from sandbox.backends.namespaces.inside import protocol
 
 headers = st.dictionaries(
     st.text(max_size=8), st.none() | st.booleans() | st.integers() | st.text(max_size=20), max_size=5

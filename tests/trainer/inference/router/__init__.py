@@ -1,0 +1,1 @@
+"""The router before several engines: choice, verification, and discovery of replicas."""
