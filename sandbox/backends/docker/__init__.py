@@ -7,7 +7,7 @@ Each sandbox is two containers and two volumes that end with them:
     box      container: pid 1 is the agent of `namespaces/`, everything the policy under training does happens here;
              its home is an overlay volume of the environment's layers and the keeper's tmpfs
 
-Both speak the frames of `namespaces/protocol.py` over their standard input and output. They get the sources of what
+Both speak the frames of `namespaces/inside/protocol.py` over their standard input and output. They get the sources of what
 they run the same way (`bundle.py`), so an image needs nothing of ours. The end of that stream ends a container, and
 the engine removes it with its volumes: nothing stays after `kill -9` of the host.
 """
