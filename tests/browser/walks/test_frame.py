@@ -101,7 +101,7 @@ def test_on_a_phone_the_sidebar_is_a_drawer(operator: Page, product: Product) ->
     expect(sidebar).to_be_hidden()
     page.get_by_role("button", name="Open the menu").click()
     sidebar.get_by_role("link", name="Evaluations").click()
-    expect(page).to_have_url(f"{product.url}/evals/")
+    expect(page).to_have_url(f"{product.url}/evaluations/")
 
 
 def test_help_of_the_screen_opens_beside_it(

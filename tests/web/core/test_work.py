@@ -299,7 +299,7 @@ def test_a_stopped_generation_ends_at_once_and_makes_no_suite(
         begun.set()
         await asyncio.sleep(600)
 
-    monkeypatch.setattr(generating, "_built", lambda name, environment: SimpleNamespace(name=name))
+    monkeypatch.setattr(generating, "built_package", lambda name, environment: SimpleNamespace(name=name))
     monkeypatch.setattr(generating, "generate_tasks", endless)
     progress = generation_jobs.progress
 
