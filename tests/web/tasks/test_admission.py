@@ -147,7 +147,7 @@ def test_the_path_says_what_comes_next(tasks: list[Task], bench: Suite, people: 
     releases.publish(benchmark="our", suite=bench, unreviewed=True, actor=people["operator"])
     html = page.get("/suites/bench/").content.decode()
     assert "our-1" in html
-    assert '/evals/releases/our/1/"' in html
+    assert '/evaluations/releases/our/1/"' in html
 
 
 def test_evaluations_of_the_suite_are_on_the_leaderboard(
@@ -163,7 +163,7 @@ def test_evaluations_of_the_suite_are_on_the_leaderboard(
     assert [row.evaluation for row in rows] == [whole], "one that measured other tasks is not comparable"
     html = Client()
     html.force_login(people["viewer"])
-    assert ">of the suite</span>" in html.get("/evals/releases/our/1/").content.decode()
+    assert ">of the suite</span>" in html.get("/evaluations/releases/our/1/").content.decode()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 # ruff: noqa: E501 (snippets stay in one line)
 from __future__ import annotations
 
-from tests.sandbox.grading.audit.dev.third_bases import (
+from tests.sandbox.grading.audit.dev.third_round.third_bases import (
     GO_OK,
     INVOICE,
     INVOICE_BODY,
