@@ -26,7 +26,17 @@ WARM, VISITS = 3, 7
 """Visits that are not counted, and that are."""
 PATIENCE_MS = 60_000
 SCROLLS = 150
-PAGES = ("/", "/runs/", "/rollouts/", "/tasks/", "/suites/", "/evaluations/", "/evaluations/releases/", "/review/", "/policies/")
+PAGES = (
+    "/",
+    "/runs/",
+    "/rollouts/",
+    "/tasks/",
+    "/suites/",
+    "/evaluations/",
+    "/evaluations/releases/",
+    "/review/",
+    "/policies/",
+)
 UPDATE = """async ([run, count]) => {
   // As the socket tells it: one more value of every series that the page's charts show. Tasks below 50 ms count as 0.
   const { take } = await import(document.querySelector('link[href$="js/stream.js"]').href);

@@ -44,7 +44,7 @@ def test_a_pass_has_at_most_these_tokens(stage: MidtrainConfig | SFTConfig | RLC
 def test_a_rank_holds_what_it_holds_with_the_fewest_machines() -> None:
     def state(**sizes: int) -> memory.Part:
         stage = toy_sft(parallel=ParallelConfig(world_size=8, max_nodes=4, **sizes))
-        return memory._state(RunConfig(name="x", stage=stage), 1000)
+        return memory.state_bytes(RunConfig(name="x", stage=stage), 1000)
 
     assert state(shards=8).bytes == 4 * 1000 * memory.FLOAT32 / 8
     one = state(shards=8, min_nodes=1)

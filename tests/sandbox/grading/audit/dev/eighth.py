@@ -3,6 +3,8 @@
 # ruff: noqa: E501 (snippets stay in one line)
 from __future__ import annotations
 
+from tests.bench.auditor_trajectories import BlindTrajectory
+from tests.sandbox.grading.audit.dev.make import Base, play
 from tests.sandbox.grading.audit.dev.third_round.third_bases import (
     GO_OK,
     INVOICE,
@@ -42,9 +44,6 @@ from tests.sandbox.grading.audit.dev.third_round.third_bases import (
     WRAP_GOOD,
     WRAP_TEST,
 )
-
-from tests.bench.auditor_trajectories import BlindTrajectory
-from tests.sandbox.grading.audit.dev.make import Base, play
 
 FEED = "def parse(text):\n    rows = []\n    for line in text.splitlines():\n        name, value = line.split('=')\n        rows.append((name, value))\n    return rows\n"
 FEEDS = Base(
