@@ -173,4 +173,4 @@ def test_a_draft_is_probed_on_three_tasks_under_its_own_conditions(real: Policy,
     assert (made["tasks"], made["policy"], made["suite"]) == (3, "real", "train")
     evaluation = evals.Evaluation.objects.get(pk=made["id"])
     assert evaluation.conditions["sampling"] == run.configuration.stage.model_dump()["sampling"]
-    assert pages.post(f"/runs/{run.pk}/probe/")["Location"].startswith("/evals/")
+    assert pages.post(f"/runs/{run.pk}/probe/")["Location"].startswith("/evaluations/")

@@ -127,7 +127,7 @@ def test_a_refused_form_keeps_what_was_given(tasks: list[Task], people: dict[str
     assert '<option value="held-out" selected>' in html
     curation.open_suite(name="empty", purpose="benchmark", reviewed=False, actor=people["operator"])
     given = {"benchmark": "our-bench", "suite": "empty", "notes": "kept notes", "unreviewed": "on"}
-    answer = page.post("/evals/releases/publish/", given)
+    answer = page.post("/evaluations/releases/publish/", given)
     html = answer.content.decode()
     assert answer.status_code == 422
     assert "no task of suite" in html
