@@ -137,7 +137,7 @@ def scores() -> list[Score]:
     rows = (
         ranked()
         .select_related("policy", "release")
-        .defer("release__statistics", "release__contamination", "conditions")
+        .defer("release__statistics", "release__contamination", "policy__architecture", "conditions")
     )
     newest: dict[tuple[int, str], Evaluation] = {}
     for evaluation in rows.order_by("-release_id", "-pk")[:MAX_EVALUATIONS]:

@@ -38,6 +38,7 @@ def stale_engine(series: RunSeries) -> str | None:
     """The engine serves older weights than the run allows, so new rollouts are born stale."""
     run = series.run
     served = run.latest.get("sync/version")
-    if served is None or run.policy_version - served <= allowed_lag(run):
+    behind = 0 if served is None else run.policy_version - served
+    if served is None or behind <= 1 or behind <= allowed_lag(run):  # the second reads the configuration: seldom
         return None
     return f"the engine serves version {served:.0f}; {run.policy_version} is published"

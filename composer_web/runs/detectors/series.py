@@ -33,7 +33,7 @@ def mean(values: Sequence[float]) -> float:
 
 def live_series(metrics: Iterable[str], *, kinds: Sequence[str] = ("rl",)) -> list[RunSeries]:
     """Series of the live runs of these kinds, newest run first."""
-    rows = Run.objects.filter(state__in=LIVE, kind__in=kinds).order_by("-pk").defer("curve")[:MAX_RUNS]
+    rows = Run.objects.filter(state__in=LIVE, kind__in=kinds).order_by("-pk").defer("config", "curve")[:MAX_RUNS]
     found = {run.pk: RunSeries(run) for run in rows}
     if found:
         points = Metric.objects.filter(

@@ -195,7 +195,7 @@ def test_columns_and_facets_follow_the_address(three: list[Run], people: dict[st
     assert "by=operator&amp;tag=" not in found
     everyone = operator.get("/runs/facets/").content.decode()
     assert 'href="?by=operator"' in everyone and 'href="?state=draft"' in everyone and 'href="?tag=a"' in everyone
-    assert "third" not in operator.get("/runs/?tag=a").content.decode()
+    assert "third" not in operator.get("/runs/?tag=a").content.decode().partition("<main")[2]
     assert "small" in operator.get("/runs/?q=remember").content.decode()
 
 
