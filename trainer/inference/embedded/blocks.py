@@ -178,10 +178,10 @@ class BlockPool:
         """A sequence ended. What later requests may find stays, its last block to be evicted first."""
         for block in reversed(blocks):
             block.references -= 1
-            if block.writer is not None:
-                block.tokens, block.writer = tuple(block.held()), None
             if block.references:
                 continue
+            if block.writer is not None:
+                block.tokens, block.writer = tuple(block.held()), None
             if block.epoch == self.epoch and block.tokens:
                 self._idle[block.index] = block
             else:
