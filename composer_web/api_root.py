@@ -30,7 +30,7 @@ from composer_web.policies.http.measurement_api import router as measurements
 from composer_web.policies.http.promotion_api import router as promotions
 from composer_web.quotas.http.api import router as quotas
 from composer_web.repositories.http.api import router as environments
-from composer_web.review.http.annotation_api import annotations
+from composer_web.review.http.annotation_api import router as annotations_router
 from composer_web.review.http.api import drafts
 from composer_web.review.http.api import queues as review_queues
 from composer_web.rollouts.http.export_api import router as exports
@@ -99,7 +99,7 @@ api.add_router("/exports", exports, tags=["rollouts"])
 api.add_router("/groups", groups, tags=["rollouts"])
 api.add_router("/findings", findings, tags=["findings"])
 api.add_router("/review", review_queues, tags=["review"])
-api.add_router("/annotations", annotations, tags=["review"])
+api.add_router("/annotations", annotations_router, tags=["review"])
 api.add_router("/drafts", drafts, tags=["review"])
 api.add_router("/datasets", datasets, tags=["datasets"])
 api.add_router("/tasks", tasks, tags=["tasks"])

@@ -44,12 +44,12 @@ def present() -> QuerySet[Annotation]:
     return rows.filter(visible())
 
 
-def visible() -> Q | Exists:
+def visible() -> Q:
     """Condition on annotations that the request may see."""
     hidden, now = blind.items(), access.current()
     if hidden.query.is_empty() or now is None:
         return Q()
-    return Q(author_id=now.user_id) | ~Exists(hidden.filter(rollout=OuterRef("rollout")))
+    return Q(author_id=now.user_id) | ~Q(Exists(hidden.filter(rollout=OuterRef("rollout"))))
 
 
 def get(pk: int) -> Annotation:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from composer_web.review import annotated as annotations
-from composer_web.review import blind, label_rules, selectors
+from composer_web.review import annotated, blind, label_rules, selectors
 
 
 class ReviewHooks:
@@ -13,6 +12,6 @@ class ReviewHooks:
     paid = staticmethod(label_rules.paid)
     visible_findings = staticmethod(blind.findings)
     visible_quarantines = staticmethod(blind.quarantines)
-    annotated_rollouts = staticmethod(annotations.annotated_rollouts)
-    sheet = staticmethod(annotations.sheet_of)
+    annotated_rollouts = staticmethod(annotated.annotated_rollouts)
+    sheet = staticmethod(annotated.sheet_of)
     labelled_rollouts = staticmethod(selectors.labelled_rollouts)

@@ -13,8 +13,7 @@ from django.db.models import F
 from composer_web.accounts.models import User
 from composer_web.core.errors import UserError
 from composer_web.live.hints import hint
-from composer_web.review import annotated as annotations
-from composer_web.review import selectors
+from composer_web.review import annotated, selectors
 from composer_web.review.excluding import exclude_rollouts, key_of
 from composer_web.review.models import AnnotationKind, Queue, QueueItem
 from composer_web.review.questions import Text
@@ -47,7 +46,7 @@ def check(stage: RLConfig, field: str) -> None:
         raise UserError(field.rstrip("."), "review queues hold rollouts of tasks; a run on sessions has none")
     for name, rules in (("exclude", labels.excluded), ("exclude_tasks", labels.excluded_tasks)):
         for rule in rules:
-            if rule.queue == annotations.QUEUE:
+            if rule.queue == annotated.QUEUE:
                 _check_annotations(field + name, rule.question, rule.value)
                 continue
             asked = _queue(rule.queue, field + name).questionnaire.get(rule.question)
@@ -64,7 +63,7 @@ def _check_annotations(field: str, kind: str, value: str) -> None:
     """Raises UserError for a rule on annotations other than `verdict=` and `tag=`."""
     if kind not in (AnnotationKind.VERDICT, AnnotationKind.TAG):
         raise UserError(field, f"annotations:verdict=… or annotations:tag=…; found {kind!r}")
-    values = annotations.values_of(kind)
+    values = annotated.values_of(kind)
     if values is not None and value not in values:
         raise UserError(field, f"annotations:{kind} is one of {', '.join(values)}; found {value!r}")
 
@@ -80,8 +79,8 @@ def excluded_versions(labels: LabelsConfig) -> set[int]:
     """Task versions of which reviewers gave an answer of `exclude_tasks` about a rollout, in whichever run."""
     rollouts: list[int] = []
     for rule in labels.excluded_tasks:
-        if rule.queue == annotations.QUEUE:
-            rollouts += annotations.ruled(f"{rule.question}={rule.value}").values_list("rollout_id", flat=True)
+        if rule.queue == annotated.QUEUE:
+            rollouts += annotated.ruled(f"{rule.question}={rule.value}").values_list("rollout_id", flat=True)
             continue
         queue = Queue.objects.filter(name=rule.queue).first()
         if queue is not None:
@@ -162,9 +161,9 @@ def apply_annotation(*, rollout: Rollout, actor: User) -> None:
     if group.state != "accepted" or not group.train_key:
         return
     for rule in rules_of(group.run).excluded:
-        if rule.queue != annotations.QUEUE:
+        if rule.queue != annotated.QUEUE:
             continue
         said = f"{rule.question}={rule.value}"
-        if annotations.ruled(said).filter(rollout=rollout).exists():
+        if annotated.ruled(said).filter(rollout=rollout).exists():
             reason = f"annotated {said}, which the run leaves out"
             exclude_rollouts([rollout], key=f"annotation-{said}"[:40], reason=reason, actor=actor)

@@ -114,8 +114,8 @@ def create_label(
 
 ANNOTATION_COLUMNS = ("id", "rollout", "kind", "value", "turn", "text", "assignee", "author", "created_at")
 
-annotations = Noun("annotations", "Verdicts, tags, comments and assignees set on trajectories.", panel=PANEL)
-annotations.lists(
+rollout_annotations = Noun("annotations", "Verdicts, tags, comments and assignees set on trajectories.", panel=PANEL)
+rollout_annotations.lists(
     "/annotations",
     ANNOTATION_COLUMNS,
     "List annotations, newest first.",
@@ -124,7 +124,7 @@ annotations.lists(
 )
 
 
-@annotations.command("create", example="77 comment --text 'edits the test' --turn 4")
+@rollout_annotations.command("create", example="77 comment --text 'edits the test' --turn 4")
 def create_annotation(
     session: Session,
     rollout: int,
@@ -142,7 +142,7 @@ def create_annotation(
     session.output.rows([session.api.post("/annotations", body)], ANNOTATION_COLUMNS)
 
 
-annotations.deletes("/annotations/{annotation_id}", "Remove an annotation.", example="12")
+rollout_annotations.deletes("/annotations/{annotation_id}", "Remove an annotation.", example="12")
 
 exclusions = Noun("exclusions", "Rollouts and tasks that labels keep out of training.", panel=PANEL)
 
@@ -160,4 +160,4 @@ def create_exclusions(
     session.output.rows([session.api.post("/review/{name}/exclude", body, name=queue)], ("count",))
 
 
-NOUNS = (queues, labels, annotations, exclusions)
+NOUNS = (queues, labels, rollout_annotations, exclusions)

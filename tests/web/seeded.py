@@ -21,11 +21,11 @@ from composer_web.gateway.models import Session, SessionDraft, SessionExport, Se
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy, PolicyImport
 from composer_web.quotas.models import Quota
 from composer_web.repositories.models import BuildLine, Environment, Repository
-from composer_web.review.models import Draft
+from composer_web.review.models import Annotation, Draft
 from composer_web.rollouts.export_models import Export, SavedQuery
 from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
 from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch, TrainedStep
-from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
+from composer_web.tasks.models import GenerationJob, GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from tests.browser import seed
 from tests.support.snapshot import Snapshot
 from trainer.model_selection.scores import FileBits, Selection, rate
@@ -97,6 +97,8 @@ def the_rest(owner: User, word: str) -> None:
     TrainBatch.objects.create(run=run, step=1, group_ids=[rollout.group_id])
     TrainedStep.objects.create(run=run, step=1, token=1, digest="0" * 64)
     Quarantine.objects.create(rollout=rollout)
+    Annotation.objects.create(rollout=rollout, kind="comment", text=word, author=owner)
+    GenerationJob.objects.create(name=f"{word.lower()}-job", generators=["mutation"], packages=[word], requested=4)
 
 
 def _alerts(owner: User) -> None:

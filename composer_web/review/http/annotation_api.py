@@ -17,11 +17,11 @@ from composer_web.review.http.filters import AnnotationFilter
 from composer_web.review.http.schemas import AnnotationIn, AnnotationOut
 from composer_web.rollouts.selectors import get_rollout
 
-annotations = Router()
+router = Router()
 REFUSED: dict[int, Any] = {404: ErrorOut, 409: ErrorOut, 422: ErrorOut}
 
 
-@annotations.get("", response=Page[AnnotationOut], summary="List annotations of rollouts")
+@router.get("", response=Page[AnnotationOut], summary="List annotations of rollouts")
 def list_annotations(
     request: HttpRequest,
     limit: int = Query(50, ge=1, le=MAX_PAGE),
@@ -38,7 +38,7 @@ def list_annotations(
     return page(filtered(AnnotationFilter, request, selectors.present()), limit=limit, before=before)
 
 
-@annotations.post("", response={201: AnnotationOut, **REFUSED}, auth=needs("review"), summary="Annotate a rollout")
+@router.post("", response={201: AnnotationOut, **REFUSED}, auth=needs("review"), summary="Annotate a rollout")
 def create_annotation(request: HttpRequest, payload: AnnotationIn) -> Any:
     """A new verdict of yours and a new assignee replace the one before."""
     if (payload.token_start is None) != (payload.token_end is None):
@@ -57,7 +57,7 @@ def create_annotation(request: HttpRequest, payload: AnnotationIn) -> Any:
     return Status(201, selectors.get(made.pk))
 
 
-@annotations.delete(
+@router.delete(
     "/{annotation_id}",
     response={204: None, 403: ErrorOut, 404: ErrorOut},
     auth=needs("review"),

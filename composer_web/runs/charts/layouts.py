@@ -49,9 +49,13 @@ def parse(panels: Any) -> Layout:
         raise UserError(path, f"{path}: {worded(first)}") from error
 
 
+def _scope(run: Run) -> dict[str, Any]:
+    return {"project_id": run.project_id, "kind": run.kind}
+
+
 def of_run(run: Run) -> tuple[Layout | None, Scope | Literal["default"]]:
     """The layout in force and what it belongs to. None: the built-in panels. One query."""
-    rows = ChartLayout.objects.filter(Q(run=run) | Q(run=None), project_id=run.project_id, kind=run.kind)
+    rows = ChartLayout.objects.filter(Q(run=run) | Q(run=None), **_scope(run))
     found = rows.order_by(F("run").desc(nulls_last=True)).first()
     if found is None:
         return None, "default"
@@ -86,8 +90,7 @@ def arrange(specs: Sequence[PanelSpec], built_in: Iterable[Panel]) -> list[Panel
 def save(*, run: Run, scope: Scope, layout: Layout, actor: User) -> ChartLayout:
     """Keep a layout for the run, or for all runs of its kind in its project that have none of their own."""
     made, _ = ChartLayout.objects.update_or_create(
-        project_id=run.project_id,
-        kind=run.kind,
+        **_scope(run),
         run=run if scope == "run" else None,
         defaults={"panels": layout.model_dump(mode="json")["panels"], "changed_by": actor},
     )
@@ -98,6 +101,6 @@ def save(*, run: Run, scope: Scope, layout: Layout, actor: User) -> ChartLayout:
 @transaction.atomic
 def reset(*, run: Run, scope: Scope, actor: User) -> None:
     """Go back to the project's panels, or to the built-in ones. Idempotent."""
-    rows = ChartLayout.objects.filter(project_id=run.project_id, kind=run.kind, run=run if scope == "run" else None)
+    rows = ChartLayout.objects.filter(**_scope(run), run=run if scope == "run" else None)
     if rows.delete()[0]:
         audit(actor=actor, action="run.charts_reset", target=f"run:{run.pk}", scope=scope)

@@ -87,9 +87,9 @@ def _bound(
         for item in group.fields
     ]
     return BoundGroup(
+        name=group.name,
         label=group.label or "Reward",
         help=group.help,
-        basic=[one for one in fields if not one.field.advanced],
-        advanced=[one for one in fields if one.field.advanced],
+        fields=fields,
         groups=[_bound(inner, values, errors, before) for inner in group.groups],
     )

@@ -268,7 +268,7 @@ def suite_open(request: PageRequest) -> HttpResponse:
             actor=request.user,
         )
     except UserError as error:
-        return suites_page(request, given=values.dict(), problem=str(error))
+        return suites_page(request, given={key: str(values[key]) for key in values}, problem=str(error))
     messages.success(request, f"Suite {name} is open; review tasks into it.")
     return redirect("tasks:suite", name=name)
 
