@@ -76,7 +76,7 @@ def badge(value: Any, label: str = "") -> SafeString | str:
 def dot(value: Any) -> SafeString:
     """A state as a coloured dot, named for screen readers."""
     return format_html(
-        '<span class="dot dot--{}"><span class="unseen">{}</span></span>', TONES.get(str(value), "none"), words(value)
+        '<span class="dot dot--{}"></span><span class="unseen">{}</span>', TONES.get(str(value), "none"), words(value)
     )
 
 
