@@ -50,6 +50,8 @@ test: install system lint ## lint, types, layers and every test that is not slow
 	@# A failure is a failure: nothing is run again.
 	@# The bench `house` reads the seconds of the last whole run that passed, lint included.
 	@mkdir -p .data && rm -f .data/test_seconds
+	@# Once, so that the many engines of the tests do not all compile the same loops at their start.
+	@$(PY) -m trainer.inference.embedded.kernels
 	@$(PY) -m pytest -q -n $(TEST_WORKERS) --dist worksteal --durations-file .data/test_durations.txt $(ARGS)
 	@$(if $(ARGS),,echo $$(( $$(date +%s) - $(BEGAN) )) > .data/test_seconds)
 

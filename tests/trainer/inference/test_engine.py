@@ -364,8 +364,8 @@ def test_a_decoder_says_what_the_weights_say_and_one_that_does_not_is_told_apart
     short = verify_weights(decoder, probe, deployment="x", version=3, max_context=20)  # the prompts that fit
     assert short is not None and short < 1e-4
     assert verify_weights(decoder, probe, deployment="x", version=3, max_context=4) is None
-    name = next(name for name in state if name.endswith("down_proj.weight"))
-    state[name] = state[name].roll(1, 0)
+    for name in [name for name in state if name.endswith("down_proj.weight")]:  # of every expert: few see all text
+        state[name] = state[name].roll(1, 0)
     packed_wrongly = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
     with pytest.raises(WeightMismatch, match="the embedded engine does not compute version 3 of 'x'"):
         verify_weights(packed_wrongly, probe, deployment="x", version=3, max_context=2048)
