@@ -119,6 +119,9 @@ input.addEventListener("keydown", (event) => {
   if (to !== undefined && to !== null) {
     event.preventDefault();
     choose(to);
+  } else if (event.key === "Escape") {
+    event.preventDefault(); // a search field takes the first one to empty itself
+    dialog.close();
   } else if (event.key === "Enter") {
     event.preventDefault();
     const apart = event.ctrlKey || event.metaKey;

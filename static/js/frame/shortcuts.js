@@ -18,7 +18,7 @@ const LIST = [
 const GOES = { h: "/", r: "/runs/", o: "/rollouts/", t: "/tasks/", e: "/evaluations/", p: "/policies/", n: "/runs/new/" };
 const WAIT = 1200; // ms between the two keys of a pair
 let dialog = null;
-let lead = 0;
+let lead = -Infinity; // when `g` was pressed
 
 function build() {
   const made = Object.assign(document.createElement("dialog"), { className: "confirm", id: "shortcuts" });
@@ -68,7 +68,7 @@ export function startShortcuts() {
       lead = performance.now(); // on a trajectory `g` goes to a turn
     } else if (GOES[key] && performance.now() - lead < WAIT && document.getElementById("palette")) {
       location.assign(GOES[key]);
-    } else lead = 0;
+    } else lead = -Infinity;
   });
   document.addEventListener("click", ({ target }) => {
     if (target.closest("[data-palette-open]")) palette();
