@@ -71,8 +71,9 @@ def test_tabs_keep_the_run_through_every_click(operator: Page, product: Product)
     expect(page.locator("#run-head")).to_contain_text(run.name)
     expect(tabs.locator("[aria-current]")).to_have_text(re.compile("Rollouts"))
     page.click("#switch-run")
-    page.locator(".runhead__switch a", has_text="RL on-policy").click()
-    expect(page).to_have_url(f"{product.url}/runs/{product.world.other.pk}/rollouts/")
+    other = f"/runs/{product.world.other.pk}/rollouts/"
+    page.locator(f".runhead__switch a[href='{other}']", has_text="RL on-policy").click()
+    expect(page).to_have_url(product.url + other)
 
 
 def test_the_sidebar_folds_and_stays_folded(operator: Page, product: Product) -> None:
@@ -136,8 +137,8 @@ def test_times_are_relative_or_absolute_local_or_utc(operator: Page, product: Pr
     first = page.locator("#run-lineage time, #run-events time").first
     expect(first).to_have_text(re.compile("ago|just now"))
     page.get_by_label("Times", exact=True).click()
-    page.get_by_label(re.compile("^Absolute")).check()
-    page.get_by_label("UTC").check()
+    page.get_by_role("radio", name=re.compile("^Absolute")).check()
+    page.get_by_role("radio", name="UTC", exact=True).check()
     expect(first).to_have_text(re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$"))
     expect(first).to_have_attribute("title", re.compile("ago|just now"))
     page.reload()
