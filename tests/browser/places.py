@@ -107,9 +107,11 @@ def _followed(page: Page, url: str, found: dict[str, str]) -> dict[str, str | No
         page, url, "/rollouts/", STRONG
     )
     release, newest = found.get("release"), newest_runs(page, url)
+    reward = f"{found['run']}reward/" if "run" in found else None
     tabs = ("charts", "rollouts", "evals", "config", "logs", "system") if "run" in found else ()
     return {
         **{f"run-{tab}": f"{found['run']}{tab}/" for tab in tabs},
+        "run-reward": reward if reward and page.request.get(url + reward).ok else None,  # for operators only
         "trajectory": trajectory,
         "group": first_link(page, url, trajectory, "a:has-text('compare')") if trajectory else None,
         "waffle": f"/rollouts/waffle/{newest[0]}/" if newest else None,
