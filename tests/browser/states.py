@@ -224,7 +224,7 @@ def states(password: str) -> dict[str, State]:
         "runs-columns": State(opened("/runs/", "#columns")),
         "runs-ticked": State(ticked),
         "runs-nothing": State(at("/runs/?search=nothing-like-this")),
-        "run-fork": State(open_row("/runs/?state=finished", "#fork")),
+        "run-fork": State(open_row("/runs/?state=finished", "#duplicate")),
         "run-asks": State(asks_first),
         "run-form-plan": State(plan),
         "run-form-refused": State(refused_form),
