@@ -121,9 +121,9 @@ def test_events_are_on_the_axis(operator: Page, product: Product) -> None:
     page.click("[data-chart-option='events'] button[value='off']")
     expect(page).to_have_url(re.compile("events=off"))
     page.wait_for_function(f"{kinds}.length === 0")
-    page.click("button[value='0.9']")
+    page.get_by_label("Smoothing").fill("0.9")
     page.click("nav[aria-label='Run'] a:has-text('System')")
     expect(page.locator("#run-timing")).to_contain_text("Waits for rollouts")
     page.click("nav[aria-label='Run'] a:has-text('Overview')")
-    page.locator("#run-lineage").scroll_into_view_if_needed()
+    page.locator("#run-lineage").evaluate("element => element.scrollIntoView()")  # which then is replaced
     expect(page.locator("#run-lineage")).to_contain_text("Trains on")
