@@ -80,6 +80,8 @@ class Address:
 def pages() -> Iterator[Address]:
     """Every address of the resolver but the API's; each once for GET and once for POST."""
     for route, view in _walk(get_resolver(), ""):
+        if route.startswith("^"):
+            continue  # old addresses, which only redirect
         if not route.startswith("api/v1/") or route == "api/v1/docs":
             for method in ("GET", "POST"):
                 yield Address(method, route, getattr(view, "role", None))
