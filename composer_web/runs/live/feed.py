@@ -45,8 +45,8 @@ BUCKETS = 240
 """Must match the number that js/chart.js requests."""
 STATUS, ALL = frozenset({"status"}), frozenset({"head", "status", "events", "groups", "evals"})
 """Parts of the page that change with the metrics, and parts that change with anything else."""
-SLOW = frozenset({"timing", "clusters"})
-OF_RL = frozenset({"groups", "clusters"})
+SLOW = frozenset({"timing", "clusters", "failures"})
+OF_RL = frozenset({"groups", "clusters", "failures"})
 HEAD, OPERATORS_HEAD = "head", "head of operators"
 Mark = tuple[float, int, str, str]
 
