@@ -26,12 +26,14 @@ RECENT = 6
 """Number of runs in the sidebar."""
 
 
-def recent(*, besides: int | None = None, count: int = RECENT) -> list[Run]:
+def recent(*, besides: int | None = None, project: int | None = None, count: int = RECENT) -> list[Run]:
     """Newest runs that are not archived, live ones first, with the columns that a list of names needs."""
     live = Case(When(state__in=RUN_LIVE, then=0), default=1, output_field=IntegerField())
     found = Run.objects.filter(archived_at=None).order_by(live, "-pk")
     if besides is not None:
         found = found.exclude(pk=besides)
+    if project is not None:  # pages of the installation are limited to no project
+        found = found.filter(project_id=project)
     return list(found.only("pk", "name", "state", "kind", "step", "steps_total")[:count])
 
 

@@ -26,7 +26,11 @@ SCHEMA = form_schema(RewardConfig)
 def run_reward(request: PageRequest, pk: int) -> HttpResponse:
     """Groups that start after a change are scored by it."""
     run = selectors.get_run(pk)
-    current = flatten(SCHEMA, rewards.in_force(run))
+    try:
+        current = flatten(SCHEMA, rewards.in_force(run))
+    except UserError as error:  # not a run with rewards
+        messages.error(request, str(error))
+        return redirect("runs:detail", pk=pk)
     values, errors = current, dict[str, list[str]]()
     if request.method == "POST":
         posted = {name: str(request.POST.get(name, "")) for name in SCHEMA.by_name}

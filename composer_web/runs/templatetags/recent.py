@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django import template
 
+from composer_web.accounts import access
 from composer_web.accounts.models import User
 from composer_web.runs import selectors
 from composer_web.runs.models import Run
@@ -14,4 +15,7 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def recent_runs(context: template.Context) -> list[Run]:
     """Those of the request's project, what is live first. Empty for a visitor who is not logged in."""
-    return selectors.recent() if isinstance(context["request"].user, User) else []
+    now = access.current()
+    if not isinstance(context["request"].user, User) or now is None:
+        return []
+    return selectors.recent(project=now.project)
