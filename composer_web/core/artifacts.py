@@ -58,7 +58,7 @@ class ArtifactStore:
         path, max_bytes = self.path(key), MAX_BYTES if max_bytes is None else max_bytes
         if len(content) > max_bytes:
             raise ArtifactTooLarge(
-                f"{key} is not stored: its {len(content) >> 20} MiB are more than the {max_bytes >> 20} MiB that can be read back"
+                f"{key} is not stored: its {len(content):,} bytes are more than the {max_bytes:,} that can be read back"
             )
         data = zstandard.ZstdCompressor(level=3, write_checksum=True).compress(content)
         try:

@@ -73,6 +73,8 @@ def create_evaluation(
         raise UserError("tasks", f"at least one task, not {tasks}")
     if not 0 <= seed < 2**63:
         raise UserError("seed", f"a seed is a whole number from 0 to 2^63 - 1, not {seed}")
+    if run is not None and isinstance(stage := run.configuration.stage, RLConfig):  # its version may not be on disk
+        sampling, harness = sampling or stage.sampling, harness or stage.harness
     if sampling is None or harness is None:
         own_sampling, own_harness = limits(
             policy, temperature=sampling.temperature if sampling else TEMPERATURE, version=version, suite=suite.name

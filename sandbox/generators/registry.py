@@ -43,7 +43,7 @@ Job = Callable[[], Awaitable[Sequence[TaskSpec]]]
 Refactoring = Callable[[TaskBuilder, Package, Target, Function, random.Random], Work | None]
 Writing = Callable[[TaskBuilder, Target, random.Random], Awaitable[Work | Rejected]]
 REFACTORINGS: dict[str, Refactoring] = {"rename": rename, "move": move, "migration": migrate}
-VERSION = 11
+VERSION = 12
 """Changed whenever the same seed would give other tasks."""
 
 

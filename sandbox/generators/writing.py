@@ -91,7 +91,7 @@ async def write_examples(builder: TaskBuilder, target: Target, rng: random.Rando
         "as it is.",
         family=f"{builder.built.name}:{target.path}:{target.name}:docs",
         facts={
-            "module": module_of(target.path, builder.built.source_roots), "name": target.name, "least": least,
+            "module": module_of(target.path, builder.built.source_roots), "name": target.name, "min_examples": least,
             "variants": [text for text, _ in variants], "refused": [bad for _, bad in variants],
         },
         fail_to_pass=(

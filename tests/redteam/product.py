@@ -8,6 +8,8 @@ the artifact store.
 from __future__ import annotations
 
 import itertools
+import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +90,7 @@ def play(pairs: Sequence[Pair], *, at_once: int, tell: Tell = lambda line: None)
         if pair.task not in built:
             tell(f"{pair.exploit.id}: left out, the sandboxes have no toolchain for {pair.task}")
     pairs = [pair for pair in pairs if pair.task in built]
-    import_base(path=BASE, name="base", toy=True)
+    import_base(path=_roomy(BASE), name="base", toy=True)
     for name in sorted({pair.task for pair in pairs}):  # one suite each: some tasks differ in their tests alone
         build_suite(name=f"redteam-{name}", purpose="train", specs=[built[name]])
     cast: dict[int, Pair] = {}
@@ -182,6 +184,15 @@ def _readable(rollout: Rollout) -> bool:
         return bool(rollout.artifact_key) and selectors.trajectory(rollout).sample == rollout.sample
     except ArtifactError:
         return False
+
+
+def _roomy(base: Path) -> Path:
+    """The policy with a context of ROOM tokens: the scripted engine serves it, so nothing is computed with it."""
+    folder = env().data / "redteam-base"
+    shutil.copytree(base, folder, dirs_exist_ok=True)
+    config = json.loads((base / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": ROOM}))
+    return folder
 
 
 @contextmanager

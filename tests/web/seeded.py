@@ -24,7 +24,7 @@ from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Annotation, Draft
 from composer_web.rollouts.export_models import Export, SavedQuery
 from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
-from composer_web.runs.models import RunTemplate, SavedView, Sweep, TrainBatch, TrainedStep
+from composer_web.runs.models import ChartLayout, RunTemplate, SavedView, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import GenerationJob, GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from tests.browser import seed
 from tests.support.snapshot import Snapshot
@@ -95,6 +95,9 @@ def the_rest(owner: User, word: str) -> None:
     run = rollout.group.run
     SessionUse.objects.create(run=run, step=1, place=0, session=Session.objects.earliest("pk"), turns=1, signals=0)
     TrainBatch.objects.create(run=run, step=1, group_ids=[rollout.group_id])
+    ChartLayout.objects.create(
+        kind=run.kind, run=run, panels=[{"title": word, "keys": ["reward/mean"]}], changed_by=owner
+    )
     TrainedStep.objects.create(run=run, step=1, token=1, digest="0" * 64)
     Quarantine.objects.create(rollout=rollout)
     Annotation.objects.create(rollout=rollout, kind="comment", text=word, author=owner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sandbox.grading.observations.base import Leaf
 from sandbox.grading.observations.judge import BINARY, BUILTIN_FUNCTIONS, METHODS, UNARY
@@ -24,8 +25,9 @@ class Lifted:
     """The nodes of the test that `nodes` are copies of."""
     names: Names = field(default_factory=Names)
     level: int = DEEP
-    withholds: bool = True
-    """Whether what depends on nothing of the product is withheld; else it is reported like the rest."""
+    withholds: Literal["pure", "constant"] = "pure"
+    """`pure`: what depends on nothing of the product is withheld. `constant`: only what calls nothing, and the rest is
+    reported."""
 
     def leaf(self, node: ast.expr, *, observed: bool) -> ast.expr:
         self.leaves.append(Leaf(observed=observed, source=ast.unparse(node)))
@@ -37,7 +39,7 @@ class Lifted:
         """The condition's counterpart of `node`."""
         if is_literal(node):
             return copy.deepcopy(node)
-        if self.withholds and self.names.is_pure_expression(node):
+        if self.names.is_pure_expression(node) and (self.withholds == "pure" or self.names.is_constant(node)):
             return self.leaf(node, observed=False)
         match node:
             case ast.Compare(left=left, ops=ops, comparators=others):

@@ -46,6 +46,10 @@ class Binding:
     cells: list[Cell] | None = field(default_factory=list)
     assigns: list[ast.Assign | ast.AnnAssign] = field(default_factory=list)
 
+    @property
+    def values(self) -> list[ast.expr]:
+        return [cell.value for cell in self.cells or ()] + [a.value for a in self.assigns if a.value is not None]
+
 
 class Names:
     """The names of a module or function, and which of them are pure."""
@@ -69,10 +73,20 @@ class Names:
     def _decide(self, name: str, binding: Binding) -> bool:
         if binding.cells is None:
             return False
-        values = [cell.value for cell in binding.cells] + [a.value for a in binding.assigns if a.value is not None]
+        values = binding.values
         if not values or not all(self.is_pure_expression(value) for value in values):
             return False
         return name not in self.escaping or all(is_immutable(value) for value in values)
+
+    def is_constant(self, node: ast.AST) -> bool:
+        """Whether a pure expression calls nothing, and what its names are bound to calls nothing."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call):
+                return False
+            binding = self.binding_of(part.id) if isinstance(part, ast.Name) else None
+            if binding is not None and not all(self.is_constant(value) for value in binding.values):
+                return False
+        return True
 
     def is_pure_expression(self, node: ast.AST, bound: frozenset[str] = frozenset()) -> bool:
         def pure(part: ast.AST | None) -> bool:

@@ -201,7 +201,7 @@ class _Writer(ast.NodeTransformer):
         lifted = Lifted(names=self._names, level=level)
         condition = lifted.lift(test)
         if not any(leaf.observed for leaf in lifted.leaves):  # a file that the product wrote, say
-            lifted = Lifted(names=self._names, level=level, withholds=False)
+            lifted = Lifted(names=self._names, level=level, withholds="constant")
             condition = lifted.lift(test)
         if not any(leaf.observed for leaf in lifted.leaves):
             return number, None

@@ -66,15 +66,15 @@ from quay.counting import mean
 
 
 def test_heaviest():
-    assert heaviest([1, 3, 2]) == [3]
+    assert heaviest([104, 351, 217]) == [351]
 
 
 def test_two_heaviest():
-    assert heaviest([1, 3, 2], 2) == [3, 2]
+    assert heaviest([104, 351, 217], 2) == [351, 217]
 
 
 def test_mean():
-    assert mean([2, 4]) == 3
+    assert mean([204, 428]) == 316
 """,
 }
 PATH = "quay/counting.py"

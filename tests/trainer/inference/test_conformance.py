@@ -260,18 +260,18 @@ def test_a_prompt_that_does_not_fit_is_refused_by_code_and_numbers(site: Site) -
 
 
 async def test_at_its_deadline_a_request_keeps_the_tokens_that_were_sampled(site: Site) -> None:
-    site.deploy("late")
+    site.deploy("cut")
     async with HttpInferenceClient(site.server.url) as client:
         for seconds in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):  # the first that suffices for a token on this machine
             with contextlib.suppress(InferenceError):
-                wanted = ask("late", max_tokens=4000).model_copy(update={"partial": True, "timeout_seconds": seconds})
+                wanted = ask("cut", max_tokens=4000).model_copy(update={"partial": True, "timeout_seconds": seconds})
                 answer = await client.generate(wanted)
                 break
     assert answer.finish_reason == "abort" and 0 < len(answer.token_ids) < 4000
     assert [(span.version, span.start, span.end) for span in answer.spans] == [(0, 0, len(answer.token_ids))]
     expected = models.logprobs(site.model(0), wanted.prompt_ids, answer.token_ids[:200], 1.0)
     assert (expected - torch.tensor(answer.logprobs[:200])).abs().max() < 1e-3
-    await asyncio.to_thread(wait_for, lambda: site.status("late").running == 0, "it was given up")
+    await asyncio.to_thread(wait_for, lambda: site.status("cut").running == 0, "it was given up")
 
 
 def test_damaged_weights_leave_the_old_ones_serving(site: Site) -> None:

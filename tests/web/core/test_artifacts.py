@@ -46,7 +46,9 @@ def test_what_is_missing_damaged_or_unwritable_is_said(tmp_path: Path) -> None:
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("composer_web.core.artifacts.MAX_BYTES", 1000)
     store = ArtifactStore(tmp_path)
-    store.put("bomb", b"\0" * 100_000)
+    with pytest.raises(ArtifactError, match="its 100,000 bytes are more than the 1,000 that can be read back"):
+        store.put("bomb", b"\0" * 100_000)
+    store.put("bomb", b"\0" * 100_000, max_bytes=100_000)
     with pytest.raises(ArtifactError, match="cannot be read"):
         store.get("bomb")
 

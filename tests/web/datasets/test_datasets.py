@@ -98,7 +98,7 @@ def recorded(rollout: Rollout, *, failing: bool = False) -> Trajectory:
             "tool_schema_hash": schema_hash_of(get_profile("toy")),
             "segments": (Segment(tokens=tokens, logprobs=[0.0] * len(tokens), loss_mask=mask, versions=[0] * len(tokens)),),
             "turns": (
-                Turn(index=0, text=RENDERER._text(searched[:-1]), token_start=first, token_end=first + len(searched),
+                Turn(index=0, text=RENDERER.text(searched[:-1]), token_start=first, token_end=first + len(searched),
                      calls=(call,), results=(result,)),
                 Turn(index=1, text=f"done {rollout.pk}", token_start=last, token_end=len(tokens)),
             ),

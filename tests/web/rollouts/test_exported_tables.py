@@ -19,10 +19,11 @@ from composer_web.accounts.projects import create_project
 from composer_web.accounts.services import create_token
 from composer_web.core.errors import UserError
 from composer_web.evals.models import Evaluation
+from composer_web.review.models import Annotation
 from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.exports import jobs as exports
 from composer_web.rollouts.exports.exported import TABLES, table
-from composer_web.rollouts.models import Finding
+from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.models import Metric, Run
 from composer_web.tasks.models import Task
 from tests.browser.seed import World
@@ -38,6 +39,8 @@ def told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World
     monkeypatch.setattr(exports, "folder", lambda: tmp_path / "exports")
     monkeypatch.setattr(exports, "CHUNK", 1)  # several reads
     monkeypatch.setattr(exports, "MAX_OPEN", 1_000)
+    for rollout in Rollout.objects.order_by("pk")[:2]:
+        Annotation.objects.create(rollout=rollout, kind="comment", text="look here", author=world.people["reviewer"])
     return world
 
 

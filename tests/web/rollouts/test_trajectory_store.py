@@ -264,7 +264,7 @@ def test_the_overview_is_made_of_the_facts_alone() -> None:
     assert (rest["since"], rest["tools"], rest["used"]) == (4, whole["tools"], [[2], [3]])
     later = trajectory_store.TurnFacts(segment=1, summary=True, failed=True)
     assert overview([later], {0})["flags"] == [7]
-    assert overview([], ()) == {"since": 0, "tools": [], "used": [], "flags": [], "segments": []}
+    assert overview([], ()) == {"since": 0, "tools": [], "used": [], "flags": [], "segments": [], "colours": []}
 
 
 def test_the_overview_of_two_thousand_turns_is_small() -> None:

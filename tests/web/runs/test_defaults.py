@@ -103,6 +103,7 @@ def test_the_toys_window_is_refused_on_the_page_in_the_api_and_by_services(
 def test_the_form_shows_what_automatic_settings_will_be_and_why(real: Policy, pages: Client, api: Any) -> None:
     posted = default_values() | {
         "name": "x", "policy": "real", "stage": "rl", "stage.rl.steps": "2", "stage.rl.groups_per_step": "2",
+        "stage.rl.eval_suite": "",
     }  # fmt: skip
     assert posted["stage.rl.sampling.max_context_tokens"] == "auto"
     answer = pages.post("/runs/new/check/", posted).json()

@@ -86,7 +86,7 @@ def _named(tokenizer: PreTrainedTokenizerBase, name: str) -> ChatRenderer:
 
 def _fitting(tokenizer: PreTrainedTokenizerBase) -> ChatRenderer:
     added = tokenizer.get_added_vocab()
-    if tokenizer.chat_template and added.keys() >= TOY_TOKENS:
+    if "<|end|>" in str(tokenizer.chat_template or "") and added.keys() >= TOY_TOKENS:
         return ToyRenderer(tokenizer, "toy")
     if not tokenizer.chat_template:
         for name, token in WITHOUT_TEMPLATE.items():

@@ -21,7 +21,7 @@ def failures(namespace):
 
 def test_there_are_examples_of_the_function():
     shown = [one for one in examples() if NAME in one.source and one.want]  # noqa: F821
-    assert len(shown) >= MIN  # noqa: F821
+    assert len(shown) >= MIN_EXAMPLES  # noqa: F821
 
 
 def test_the_examples_are_right():

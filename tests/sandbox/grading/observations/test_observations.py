@@ -390,6 +390,27 @@ def test_nothing_of_an_expectation_is_delivered():
     ast.parse(text)
 
 
+def test_what_a_test_reads_from_a_file_is_reported_and_the_constant_beside_it_withheld():
+    source = """
+import ast
+from pathlib import Path
+
+PARAMETERS = 'sizes, count=1'
+
+
+def defined_in(path):
+    return [node for node in ast.parse(Path(path).read_text()).body if isinstance(node, ast.FunctionDef)]
+
+
+def test_it():
+    assert [ast.unparse(node.args) for node in defined_in('new.py')] == [PARAMETERS]
+"""
+    rewritten = rewrite("t.py", source, levels={}, form="real")
+    (site,) = rewritten.sites
+    assert [leaf.observed for leaf in site.leaves] == [True, False]
+    assert "count=1" not in rewritten.text
+
+
 def test_inputs_are_delivered():
     source = "from product import f\n\n\ndef test_a():\n    x = 3\n    y = [4]\n    assert f(x, y) == x\n    assert y == [4, 5]\n"
     text = rewrite("t.py", source, levels={}, form="real").text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -54,7 +55,8 @@ async def test_what_was_loaded_is_served_and_not_loaded_again(
 ) -> None:
     made, deployment, told = held
     assert made.serves(deployment) and deployment.proof == "proven" and told
-    answer = await made.generate(GenerateRequest(deployment="x", prompt_ids=[1, 2], max_tokens=3, seed=1))
+    request = GenerateRequest(deployment="x", prompt_ids=[1, 2], max_tokens=3, seed=1)
+    answer = await made.generate(request, until=asyncio.get_running_loop().time() + 30)
     await made.wait_verified()
     assert len(answer.token_ids) == 3 and {span.version for span in answer.spans} == {0}
     last = deployment.last_sync
