@@ -19,7 +19,7 @@ HELP := build/help/index.html
 HELP_SOURCES := mkdocs.yml requirements.lock $(shell find docs scripts/docs trainer/config trainer/learning/metrics.py opencomposer composer_web \
   -name '*.md' -o -name '*.py' -o -name '*.png' -o -name '*.jsonl')
 
-.PHONY: help install system demo up services down status test test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock docs bench base-policy clean
+.PHONY: help install system demo up services down status test test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock docs bench study base-policy clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ $(HELP): $(HELP_SOURCES) | install
 
 bench: install ## a measurement: NAME=sandbox|engine|codec|learning|… (last line: one JSON object; RECORD=1 NOTE=… keeps it)
 	@export BENCH_COMMAND='make bench NAME=$(NAME)$(if $(ARGS), ARGS="$(ARGS)")'; exec $(PY) -m tests.bench $(or $(NAME),$(error say which: make bench NAME=sandbox)) $(ARGS)
+
+study: install $(HELP) ## SmolLM2 through import, SFT, evaluation and RL by the API (SIZE=smoke|full, SEED=0, TEACHER=endpoint); resumes
+	@exec $(PY) -m scripts.study --size $(or $(SIZE),smoke) --seed $(or $(SEED),0) --teacher "$(TEACHER)"
 
 base-policy: install ## train the shipped base policy again from scratch
 	$(PY) -m trainer.recipes.base_policy $(ARGS)

@@ -131,11 +131,16 @@ def pass_at_k(drawn: int, passed: int, k: int) -> float:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Normal 95 % interval of a mean of shares over independent tasks, clipped to [0, 1]."""
+    """Normal 95 % interval of a mean of shares over independent tasks, clipped to [0, 1].
+
+    Where no task or every task is solved, the normal interval is empty, whatever their number: Wilson's takes its place.
+    """
     n = len(values)
     mean = sum(values) / n
     if n < 2:
         return (0.0, 1.0)
+    if mean in (0.0, 1.0):
+        return wilson_interval(mean, n)
     half = Z95 * math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1) / n)
     return (max(0.0, mean - half), min(1.0, mean + half))
 

@@ -86,6 +86,12 @@ def test_intervals_hold_their_mean_and_stay_in_range(values):
         assert mean - 1e-9 <= high <= 1 + 1e-9
 
 
+def test_no_pass_of_few_tasks_says_little():
+    assert mean_interval([0.0] * 8)[1] > 0.3
+    assert mean_interval([0.0] * 400)[1] < 0.01
+    assert mean_interval([1.0] * 8)[0] < 0.7
+
+
 def test_wilson_interval_is_not_empty_at_the_ends():
     assert wilson_interval(0.0, 10)[1] > 0.2
     assert wilson_interval(1.0, 10)[0] < 0.8
