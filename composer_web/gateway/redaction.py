@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer.policy.chat import ChatRenderer
+    from trainer.policy.rendering.chat import ChatRenderer
 
 START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"
 """Start of a word, also after an escaped line break in JSON."""

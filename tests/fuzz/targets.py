@@ -41,7 +41,7 @@ from sandbox.repositories.history import TreeFile
 from sandbox.tasks.git_scan import scan_git
 from sandbox.tasks.store import load_bundle
 from trainer.errors import CorruptManifest, CorruptPayload
-from trainer.policy.chat import read_calls
+from trainer.policy.rendering.chat import read_calls
 from trainer.policy.rendering.reading import hermes_blocks
 from trainer.policy.rendering.toy import extract
 from trainer.sft.conversations.readers import conversation_of

@@ -29,9 +29,9 @@ from trainer.policy import PolicyUnreadable, published_dtype
 from trainer.rl.stage import run_rl
 from trainer.routed_experts import ReplayRefused
 from trainer.router_replay.families import RouterUnknown
+from trainer.sft.expert_episodes import read_episodes
 from trainer.sft.stage import run_sft
 from trainer.stages.base import StageResult
-from trainer.toy.data import read_episodes
 from trainer.weights import WeightError, WeightStore
 
 REFUSALS = (StageError, NonFiniteGradients, PolicyUnreadable, WeightError, RouterUnknown, ReplayRefused)

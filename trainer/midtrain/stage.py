@@ -19,8 +19,10 @@ from trainer.learning.supervised import Example
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.midtrain.corpus.store import documents
 from trainer.midtrain.heldout import corpus_examples, held_out, is_held_out
+from trainer.midtrain.initialization import random_model
 from trainer.midtrain.mixture import mixed
 from trainer.midtrain.packing import pack
+from trainer.midtrain.synthetic import synthetic_examples
 from trainer.policy import Policy
 from trainer.policy.context import ContextNotExtensible, extend_context
 from trainer.stages.base import StageResult, StageSink
@@ -33,8 +35,6 @@ from trainer.stages.supervised_loop import (
     latest_policy,
     run_supervised,
 )
-from trainer.toy.data import midtrain_examples
-from trainer.toy.model import build_tiny_model
 
 STAGE = "midtrain"
 HELD_OUT_SEED = 1_000_003
@@ -52,7 +52,7 @@ def run_midtrain(
     trainee_of: TraineeOf = Alone,
     load: LoadPolicy = policies.load,
 ) -> StageResult:
-    """Run or resume the stage. With `init="scratch"` only the tokenizer and template of `policy_dir` are used.
+    """Run or resume the stage. With `init="scratch"` the weights of `policy_dir` are replaced by random ones.
 
     `corpora` is where a configured corpus and codebase lie. Raises StageError naming the one that cannot be read.
     """
@@ -66,7 +66,8 @@ def run_midtrain(
         load=policies.load if scratch else load,
     )
     if resumed is None and scratch:
-        policy.model.load_state_dict(build_tiny_model(policy.tokenizer, seed).state_dict())
+        model = policy.model
+        model.load_state_dict(random_model(type(model), model.config, seed=seed).state_dict())
     if config.corpora or config.codebase:
         if corpora is None:
             raise StageError("this installation has no folder of corpora; see docs/design/policy.md on mid-training")
@@ -85,7 +86,7 @@ def run_midtrain(
             raise StageError(str(error)) from error
 
     def examples(data_seed: int) -> Iterator[Example]:
-        return midtrain_examples(
+        return synthetic_examples(
             policy.tokenizer, seed=data_seed, drill_share=config.drill_share, source_share=config.source_share
         )
 
@@ -127,7 +128,7 @@ def _on_corpus(
 
     def rows(length: int, data_seed: int) -> Iterator[Example]:
         if not kept:
-            return midtrain_examples(
+            return synthetic_examples(
                 policy.tokenizer, seed=data_seed, drill_share=config.drill_share, source_share=config.source_share
             )
         texts = [

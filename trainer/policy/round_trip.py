@@ -13,7 +13,7 @@ from typing import Any
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.harness.types import ToolCall, ToolResult
-from trainer.policy.chat import THINK, ChatRenderer, ChatTemplateError, structured
+from trainer.policy.rendering.chat import THINK, ChatRenderer, ChatTemplateError, structured
 
 PROFILE = "full"
 """Profile whose tools the template is given; their schemas cover all shapes that occur."""

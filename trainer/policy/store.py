@@ -30,10 +30,10 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from trainer.config import CheckpointConfig
-from trainer.policy.chat import ChatRenderer, ChatTemplateError
 from trainer.policy.errors import PolicyUnreadable
 from trainer.policy.names import on_cpu
 from trainer.policy.rendering import choose, make_renderer
+from trainer.policy.rendering.chat import ChatRenderer, ChatTemplateError
 
 disable_progress_bar()  # policies load inside servers and workers, whose logs are lines
 

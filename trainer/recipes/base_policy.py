@@ -29,9 +29,10 @@ from trainer import policy as policies
 from trainer.checkpoint.store import POLICY_DIR, CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
 from trainer.midtrain.stage import run_midtrain
+from trainer.midtrain.synthetic import BASE_DRILLS, BASE_SOURCE
+from trainer.sft.expert_episodes import ExpertEpisode
+from trainer.sft.recording import Recording, expert_episodes
 from trainer.sft.stage import run_sft
-from trainer.toy.data import BASE_DRILLS, BASE_SOURCE, ExpertEpisode
-from trainer.toy.expert import Recording, expert_episodes
 from trainer.toy.model import build_tiny_model
 from trainer.toy.preset import toy_midtrain, toy_sft
 from trainer.toy.tokenizer import build_tokenizer

@@ -16,10 +16,12 @@ from trainer.errors import StageError
 from trainer.learning.supervised import Example
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.midtrain.stage import corpus_rows
+from trainer.midtrain.synthetic import BASE_DRILLS, BASE_SOURCE, synthetic_examples
 from trainer.policy import Policy
 from trainer.policy.round_trip import TemplateNotExact
 from trainer.sft.conversations.store import conversations, provenance
 from trainer.sft.conversations.streams import Streams, endless, streams
+from trainer.sft.expert_episodes import ExpertEpisode, sft_examples, tokenize_episode, with_replay
 from trainer.sft.templates import check_all
 from trainer.stages.base import StageResult, StageSink
 from trainer.stages.supervised_loop import (
@@ -29,15 +31,6 @@ from trainer.stages.supervised_loop import (
     TraineeOf,
     latest_policy,
     run_supervised,
-)
-from trainer.toy.data import (
-    BASE_DRILLS,
-    BASE_SOURCE,
-    ExpertEpisode,
-    midtrain_examples,
-    sft_examples,
-    tokenize_episode,
-    with_replay,
 )
 
 STAGE = "sft"
@@ -159,7 +152,7 @@ def _replayed(policy: Policy, config: SFTConfig, seed: int, corpora: Path | None
     Raises StageError, SourceUnreadable.
     """
     if not config.replay_corpus:
-        return midtrain_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
+        return synthetic_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
     if corpora is None:
         raise StageError("this installation has no folder of corpora; see docs/design/policy.md on mid-training")
     return corpus_rows(policy, corpora / config.replay_corpus, length=REPLAY_ROW_TOKENS, seed=seed)

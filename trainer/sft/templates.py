@@ -13,9 +13,9 @@ from typing import Any
 
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
-from trainer.policy.chat import ChatRenderer, structured
+from trainer.policy.rendering.chat import ChatRenderer, structured
 from trainer.policy.round_trip import TemplateNotExact, not_exact
-from trainer.toy.data import ExpertEpisode
+from trainer.sft.expert_episodes import ExpertEpisode
 
 
 def check_round_trip(renderer: ChatRenderer, episode: ExpertEpisode) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
-from trainer.toy.copying import prepare_copying
+from trainer.midtrain.initialization import random_model
 
 
 def tiny_config(tokenizer: PreTrainedTokenizerBase) -> Qwen3Config:
@@ -35,8 +34,4 @@ def tiny_config(tokenizer: PreTrainedTokenizerBase) -> Qwen3Config:
 
 def build_tiny_model(tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
     """A fresh model that can already copy; the same seed gives the same weights, the global generator is untouched."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Qwen3ForCausalLM(tiny_config(tokenizer))
-    prepare_copying(model, seed=seed)
-    return model
+    return random_model(Qwen3ForCausalLM, tiny_config(tokenizer), seed=seed)

@@ -8,16 +8,15 @@ and library source only, so that every identifier, seen or unseen, is spelled fr
 from __future__ import annotations
 
 import random
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from sandbox.tasks.procedural import ISSUES, TEST_COMMAND, write_function
 from sandbox.tasks.procedural.vocabulary import COMMON, syllable_word
+from trainer.midtrain.synthetic import library_source
 
 VOCABULARY = 1024
 SPECIAL = ("<|pad|>", "<|bos|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>")
@@ -65,18 +64,6 @@ CHAT_TEMPLATE = """\
 {%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}
 """
 """Roles as special tokens. System text and tool schemas are left out: this policy knows its tools by training."""
-
-
-def library_source(limit_bytes: int, seed: int) -> list[str]:
-    """Modules of the running interpreter's standard library, in seeded order, up to about `limit_bytes`."""
-    files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
-    random.Random(seed).shuffle(files)
-    texts: list[str] = []
-    for file in files:
-        if sum(map(len, texts)) >= limit_bytes:
-            break
-        texts.append(file.read_text(encoding="utf-8", errors="replace"))
-    return texts
 
 
 def _corpus(seed: int) -> Iterator[str]:

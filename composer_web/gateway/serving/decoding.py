@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainer.policy.chat import ChatRenderer
+    from trainer.policy.rendering.chat import ChatRenderer
 
 UNFINISHED = "\ufffd"
 """What the decoder writes for bytes that are no character, or not yet one."""

@@ -21,7 +21,7 @@ from trainer.inference.errors import ContextExceeded as EngineContext
 from trainer.inference.errors import UnknownDeployment
 
 if TYPE_CHECKING:
-    from trainer.policy.chat import ChatRenderer
+    from trainer.policy.rendering.chat import ChatRenderer
 
 PIECES = (1, 4, 8, 16)
 """Token counts of the pieces of a stream. The last size repeats."""

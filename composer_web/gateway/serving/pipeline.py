@@ -31,7 +31,7 @@ from composer_web.policies.selectors import cannot_play
 from trainer.inference.client import HttpInferenceClient
 
 if TYPE_CHECKING:
-    from trainer.policy.chat import ChatRenderer
+    from trainer.policy.rendering.chat import ChatRenderer
 
 SHORT = 8 << 10
 """Maximum bytes of a body that is prepared on the event loop, within a few milliseconds. Longer ones are prepared in

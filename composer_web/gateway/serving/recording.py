@@ -33,7 +33,7 @@ from trainer.realtime.reading import facts_of
 from trainer.realtime.sessions import RecordedTurn
 
 if TYPE_CHECKING:
-    from trainer.policy.chat import ChatRenderer
+    from trainer.policy.rendering.chat import ChatRenderer
 
 FOLDER = "sessions"
 

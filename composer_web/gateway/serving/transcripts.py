@@ -23,7 +23,7 @@ from sandbox.harness.types import ToolCall, ToolResult
 from trainer.stamps import TOKENIZER, Stamp, stamp
 
 if TYPE_CHECKING:
-    from trainer.policy.chat import ChatRenderer
+    from trainer.policy.rendering.chat import ChatRenderer
 
 PROMPT_TAIL = 256
 """Tokens of the prompt that a renderer looks at: the generation prompt stands at its end."""
@@ -85,9 +85,9 @@ def _key(folder: Path) -> tuple[Path, Stamp]:
 
 
 def _load(folder: Path) -> Loaded:
-    from trainer.policy.chat import ChatTemplateError
     from trainer.policy.errors import PolicyUnreadable
     from trainer.policy.rendering import make_renderer
+    from trainer.policy.rendering.chat import ChatTemplateError
     from trainer.policy.round_trip import problem_of
     from trainer.policy.store import load_config, load_tokenizer
 
@@ -165,7 +165,7 @@ class Transcripts:
 
         Raises BadRequest, ContextExceeded.
         """
-        from trainer.policy.chat import PromptTooLong
+        from trainer.policy.rendering.chat import PromptTooLong
 
         messages, most = request.messages, context - 1  # one token is to be sampled
         prefixes = PrefixDigests(messages, request.offered, salt)
@@ -242,7 +242,7 @@ def _bridge(rest: Sequence[Message], known: Known, render: ChatRenderer, most: i
 
     Raises PromptTooLong for more than `most`.
     """
-    from trainer.policy.chat import ChatTemplateError
+    from trainer.policy.rendering.chat import ChatTemplateError
 
     results, asked = [], ""
     for place, message in enumerate(rest):

@@ -19,7 +19,7 @@ from trainer.stages.base import StageResult
 
 if TYPE_CHECKING:
     from trainer.checkpoint.store import CheckpointStore
-    from trainer.toy.data import ExpertEpisode
+    from trainer.sft.expert_episodes import ExpertEpisode
 
 
 def run_stage(*, run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) -> bool:
@@ -179,7 +179,7 @@ def _episodes(config: SFTConfig, seed: int) -> list[ExpertEpisode]:
     from sandbox.backends.choice import default_backend
     from sandbox.tasks.environments import EnvironmentStore
     from sandbox.tasks.procedural.expert import Habits
-    from trainer.toy.expert import Recording, expert_episodes
+    from trainer.sft.recording import Recording, expert_episodes
 
     async def record() -> list[ExpertEpisode]:
         backend = default_backend()

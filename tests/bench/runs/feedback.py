@@ -41,9 +41,10 @@ from trainer.algorithms.textual_feedback.find import find
 from trainer.config import BehaviourConfig, OptimizerConfig, RewardConfig, RLConfig, TextualFeedbackConfig
 from trainer.learning.packing import PAD
 from trainer.learning.supervised import Example, SupervisedLearner, batches
+from trainer.midtrain.synthetic import BASE_DRILLS, BASE_SOURCE, synthetic_examples
 from trainer.rl.rl_sync import SyncStep, procedural_prompts, train
-from trainer.toy.data import BASE_DRILLS, BASE_SOURCE, EpisodeTurn, ExpertEpisode, midtrain_examples, with_replay
-from trainer.toy.expert import Recording, record
+from trainer.sft.expert_episodes import EpisodeTurn, ExpertEpisode, with_replay
+from trainer.sft.recording import Recording, record
 from trainer.toy.preset import toy_rl
 from trainer.types import Trajectory
 
@@ -115,7 +116,7 @@ async def teach_habit(out: Path, seed: int) -> Path:
     episodes = await record(recording, backend=MemoryBackend(environments), environments=environments)
     policy = policies.load(POLICY)
     optimizer = OptimizerConfig(name="muon", learning_rate=1.5e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
-    drills = midtrain_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
+    drills = synthetic_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
     lessons = with_replay(examples(policy.renderer, episodes, seed), drills, share=REPLAY, seed=seed)
     learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
     stream = batches(lessons, batch_tokens=2048, seed=seed)

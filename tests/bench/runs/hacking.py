@@ -46,9 +46,9 @@ from trainer.recipes.base_policy import Recorder
 from trainer.rl.rl_sync import DEPLOYMENT, SyncStep, build_run, procedural_prompts, train
 from trainer.rollouts.audit import audit_group
 from trainer.rollouts.episode import RolloutServices
+from trainer.sft.expert_episodes import ExpertEpisode
+from trainer.sft.recording import Recording, record
 from trainer.sft.stage import run_sft
-from trainer.toy.data import ExpertEpisode
-from trainer.toy.expert import Recording, record
 from trainer.toy.preset import toy_rl
 from trainer.types import Trajectory
 from trainer.weights import WeightStore

@@ -36,9 +36,9 @@ from trainer.midtrain.stage import run_midtrain
 from trainer.model_selection.selection import codebase_text, rolling_nll
 from trainer.recipes.base_policy import MIDTRAIN, SFT, Recorder
 from trainer.rl.rl_sync import SyncStep, procedural_prompts, train
+from trainer.sft.expert_episodes import ExpertEpisode
+from trainer.sft.recording import Recording, record
 from trainer.sft.stage import run_sft
-from trainer.toy.data import ExpertEpisode
-from trainer.toy.expert import Recording, record
 from trainer.toy.preset import toy_rl
 
 BASE = Path("policies/base")

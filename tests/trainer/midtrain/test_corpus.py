@@ -25,8 +25,8 @@ from trainer.midtrain.corpus.store import documents, prepare, provenance
 from trainer.midtrain.heldout import held_out
 from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import TemplateNotExact
+from trainer.sft.expert_episodes import EpisodeTurn, ExpertEpisode
 from trainer.sft.templates import check_round_trip
-from trainer.toy.data import EpisodeTurn, ExpertEpisode
 from trainer.toy.preset import toy_midtrain
 
 

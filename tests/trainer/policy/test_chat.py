@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.policy import ChatRenderer, ChatTemplateError, make_renderer
-from trainer.policy.chat import PromptTooLong
+from trainer.policy.rendering.chat import PromptTooLong
 from trainer.policy.rendering.controls import SafeTokenizer
 from trainer.policy.rendering.toy import extract, write
 from trainer.toy.tokenizer import build_tokenizer

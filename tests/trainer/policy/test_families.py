@@ -12,8 +12,8 @@ from sandbox.harness.session import schemas_of
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.trainer.policy.families import FAMILIES, Family, tokenizer_of
 from trainer.policy import ChatRenderer, make_renderer
-from trainer.policy.chat import ChatTemplateError, structured
 from trainer.policy.rendering import TemplateRenderer, choose
+from trainer.policy.rendering.chat import ChatTemplateError, structured
 from trainer.policy.round_trip import check_template
 
 TOOLS = schemas_of(get_profile("full"))

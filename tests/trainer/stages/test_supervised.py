@@ -11,8 +11,8 @@ from trainer.errors import StageError
 from trainer.learning.metrics import describe
 from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import check_template
+from trainer.sft.expert_episodes import EpisodeTurn, ExpertEpisode
 from trainer.sft.stage import run_sft
-from trainer.toy.data import EpisodeTurn, ExpertEpisode
 from trainer.toy.preset import toy_midtrain, toy_sft
 
 COMMON = {

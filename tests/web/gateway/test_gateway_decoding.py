@@ -15,7 +15,7 @@ from composer_web.gateway.serving import transcripts
 from composer_web.gateway.serving.decoding import UNFINISHED, Growing, Stops, decode
 from composer_web.gateway.serving.generating import Ask, generate
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceRefused
-from trainer.policy.chat import ChatRenderer
+from trainer.policy.rendering.chat import ChatRenderer
 
 TEXT = "First é → ü \U0001f980 I look.\nSTOP 👩‍👩‍👧 naïve 中文 and on. " * 4
 

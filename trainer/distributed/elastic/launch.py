@@ -26,8 +26,8 @@ from trainer.distributed.elastic.parent import RANKS_LOCK
 from trainer.distributed.elastic.rpc import KEY, Job, Server
 from trainer.errors import RanksLost, StageError
 from trainer.learning.token_export import TrainedGroup
+from trainer.sft.expert_episodes import ExpertEpisode
 from trainer.stages.base import GroupSource, StageResult, StageSink
-from trainer.toy.data import ExpertEpisode
 
 POLL_SECONDS = 0.1
 GOODBYE_SECONDS = 20.0

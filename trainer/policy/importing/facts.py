@@ -10,11 +10,11 @@ from transformers import PreTrainedTokenizerBase
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from trainer.model_import import ModelFacts
-from trainer.policy.chat import ChatRenderer, ChatTemplateError
 from trainer.policy.importing.checks import check_context, check_tokens, read_config
 from trainer.policy.importing.headers import tensors_of
 from trainer.policy.importing.quantized import quantization_of
 from trainer.policy.rendering import make_renderer
+from trainer.policy.rendering.chat import ChatRenderer, ChatTemplateError
 from trainer.policy.round_trip import OPENING, PROFILE, problem_of
 from trainer.policy.store import load_tokenizer
 

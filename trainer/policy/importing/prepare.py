@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from trainer.model_import import TEMPLATES, shipped_templates
-from trainer.policy.chat import ChatTemplateError
 from trainer.policy.errors import PolicyUnreadable
 from trainer.policy.importing.checks import read_config
 from trainer.policy.importing.gguf_file import load_gguf, read_head
@@ -24,6 +23,7 @@ from trainer.policy.importing.headers import tensors_of
 from trainer.policy.importing.quantized import quantization_of, write_dequantized
 from trainer.policy.importing.source import Source
 from trainer.policy.rendering import KEY, make_renderer
+from trainer.policy.rendering.chat import ChatTemplateError
 from trainer.policy.store import load_tokenizer
 
 TEMPLATE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"

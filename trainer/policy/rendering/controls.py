@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase
 
-from trainer.policy.chat import Message, PromptTooLong
+from trainer.policy.rendering.chat import Message, PromptTooLong
 
 SAID = ("content", "reasoning_content")
 MASK, MASK_END = "\ue000", "\ue001"

@@ -12,7 +12,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from trainer.model_import import RENDERERS
-from trainer.policy.chat import ChatRenderer, ChatTemplateError
+from trainer.policy.rendering.chat import ChatRenderer, ChatTemplateError
 from trainer.policy.rendering.family import FAILS, FamilyRenderer
 from trainer.policy.rendering.template import TemplateRenderer
 from trainer.policy.rendering.toy import ToyRenderer

@@ -16,7 +16,7 @@ from renderers.configs import BaseRendererConfig, config_from_name
 from transformers import PreTrainedTokenizerBase
 
 from sandbox.harness.types import ToolCall
-from trainer.policy.chat import (
+from trainer.policy.rendering.chat import (
     THINK,
     THINK_END,
     ChatRenderer,

@@ -20,7 +20,7 @@ from renderers.reasoning import prompt_ends_in_reasoning
 
 from sandbox.harness.types import ToolCall
 from sandbox.storable import parse_json
-from trainer.policy.chat import THINK_END, ChatRenderer, ParsedTurn, read_call
+from trainer.policy.rendering.chat import THINK_END, ChatRenderer, ParsedTurn, read_call
 from trainer.policy.rendering.controls import SafeTokenizer
 
 CALL, CALL_END = "<tool_call>", "</tool_call>"

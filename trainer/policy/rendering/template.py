@@ -14,7 +14,15 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from sandbox.harness.types import ToolCall
-from trainer.policy.chat import THINK, THINK_END, ChatRenderer, ChatTemplateError, Message, ParsedTurn, structured
+from trainer.policy.rendering.chat import (
+    THINK,
+    THINK_END,
+    ChatRenderer,
+    ChatTemplateError,
+    Message,
+    ParsedTurn,
+    structured,
+)
 from trainer.policy.rendering.controls import SafeTokenizer
 from trainer.policy.rendering.reading import read_turn, syntax_of
 

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from sandbox.harness.types import ToolCall
-from trainer.policy.chat import ParsedTurn, call_json, read_calls
+from trainer.policy.rendering.chat import ParsedTurn, call_json, read_calls
 from trainer.policy.rendering.template import TemplateRenderer
 
 

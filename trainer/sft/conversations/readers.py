@@ -178,7 +178,7 @@ def _tool_call(id: str, name: str, arguments: Any) -> ToolCall:
 def said(text: str, calls: tuple[ToolCall, ...], *, thinking: str = "", train: bool = True) -> Message:
     """A message of the assistant from `text` as it was sampled: without the calls and the thinking that stand in it."""
     # Only here: the package brings torch, which pages that name datasets have no use for.
-    from trainer.policy.chat import THINK, THINK_END, read_calls
+    from trainer.policy.rendering.chat import THINK, THINK_END, read_calls
     from trainer.policy.rendering.reading import HermesText, hermes_blocks
     from trainer.policy.rendering.toy import extract
 

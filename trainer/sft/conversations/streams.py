@@ -23,7 +23,7 @@ from typing import Any
 from sandbox.harness.types import ToolCall
 from trainer.learning.supervised import Example
 from trainer.policy import Policy
-from trainer.policy.chat import ChatRenderer, ChatTemplateError, ParsedTurn, structured
+from trainer.policy.rendering.chat import ChatRenderer, ChatTemplateError, ParsedTurn, structured
 from trainer.policy.round_trip import TemplateNotExact, not_exact
 from trainer.sft.conversations.conversation import Conversation, Message
 from trainer.sft.conversations.fingerprint import fingerprint

@@ -1,10 +1,7 @@
-"""Supervised data: drills, the mid-training mixture, expert episodes and their recording."""
+"""Expert episodes: token streams, cache file, recording, replay."""
 
 from __future__ import annotations
 
-import ast
-import random
-import re
 from itertools import islice
 from pathlib import Path
 
@@ -14,20 +11,16 @@ from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.procedural import generate
 from trainer.learning.supervised import Example, batches
 from trainer.policy import ChatRenderer, make_renderer
-from trainer.toy.data import (
+from trainer.sft.expert_episodes import (
     EpisodeTurn,
     ExpertEpisode,
-    commit,
-    drill,
-    midtrain_examples,
-    module,
     read_episodes,
     sft_examples,
     tokenize_episode,
     with_replay,
     write_episodes,
 )
-from trainer.toy.expert import Recording
+from trainer.sft.recording import Recording
 from trainer.toy.tokenizer import build_tokenizer
 
 
@@ -48,60 +41,6 @@ def episode(task_id: str = "proc-train-000001") -> ExpertEpisode:
         messages=({"role": "system", "content": "s"}, {"role": "user", "content": "`f(1)` is 2 instead of 3."}),
         turns=(turn("read_file", "1|def f(x):", path="a.py"), turn("finish", "")),
     )
-
-
-def test_drills_weigh_what_can_be_known() -> None:
-    rng = random.Random(0)
-    for _ in range(50):
-        ids, weights, _ = drill(rng, range(100, 1000))
-        assert len(ids) == len(weights)
-        for position, weight in enumerate(weights):
-            if weight:
-                assert ids[position - 1 : position + 1] in [ids[i : i + 2] for i in range(position - 1)]
-
-
-def test_a_commit_mends_its_listing() -> None:
-    rng = random.Random(3)
-    for _ in range(50):
-        shown, *change = (piece.text for piece in commit(rng))
-        old, new = "".join(change).rstrip("\n").split("\n")
-        assert old[0] + new[0] == "-+"
-        assert sum(line.endswith(old[1:]) for line in shown.splitlines()) == 1
-        assert old[1:] != new[1:]
-
-
-def test_a_module_is_correct_source() -> None:
-    rng = random.Random(4)
-    for _ in range(50):
-        text = "".join(piece.text for piece in module(rng))
-        plain = re.sub(r"(?m)^\d+\||^\w+\.py:1:.*\n", "", text)
-        assert ast.parse(plain).body
-
-
-def test_choices_weigh_most(renderer: ChatRenderer) -> None:
-    stream = midtrain_examples(renderer.tokenizer, seed=0, drill_share=0.0, source_share=0.0)
-    for example in islice(stream, 20):
-        heavy = {
-            str(renderer.tokenizer.decode([i])) for i, w in zip(example.ids, example.weights, strict=True) if w == 1.0
-        }
-        assert any(text.strip() in "+ - * < > <= >= == != 2 3 4 5 6 7 8 9 0".split() for text in heavy)  # noqa: SIM905
-        assert example.weights[0] == 0.0
-
-
-def test_the_mixture_is_seeded_and_holds_its_shares(renderer: ChatRenderer) -> None:
-    def draw(seed: int, **shares: float) -> list[Example]:
-        settings = {"drill_share": 0.3, "source_share": 0.1} | shares
-        return list(islice(midtrain_examples(renderer.tokenizer, seed=seed, **settings), 200))
-
-    first = draw(1)
-    assert first == draw(1)
-    assert first != draw(2)
-    bos = renderer.tokenizer.bos_token_id
-    drills = sum(example.ids[0] != bos for example in first)
-    assert 35 < drills < 85
-    assert all(example.ids[0] != bos for example in draw(1, drill_share=1.0, source_share=0.0))
-    assert all(len(example.ids) == len(example.weights) for example in first)
-    assert max(max(example.ids) for example in first) < 1024
 
 
 def test_an_episode_becomes_what_the_policy_would_have_seen(renderer: ChatRenderer) -> None:
@@ -170,7 +109,7 @@ def test_the_cache_name_follows_everything_that_matters() -> None:
 
 def test_episodes_of_other_tasks_are_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Recording(10).file_name
-    monkeypatch.setattr("trainer.toy.expert.generate", lambda seed, split: generate(seed + 1, split))
+    monkeypatch.setattr("trainer.sft.recording.generate", lambda seed, split: generate(seed + 1, split))
     assert Recording(10).file_name != before
 
 

@@ -22,7 +22,7 @@ from sandbox.tasks.procedural import expert as procedural_expert
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.procedural.expert import Habits, run_expert
 from trainer.rollouts.record import opening_messages
-from trainer.toy.data import EpisodeTurn, ExpertEpisode, read_episodes, write_episodes
+from trainer.sft.expert_episodes import EpisodeTurn, ExpertEpisode, read_episodes, write_episodes
 
 FIRST_TASK = 100_000
 """Expert tasks have seeds from here on, away from those of the suites that reinforcement learning uses."""

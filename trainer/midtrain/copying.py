@@ -22,7 +22,7 @@ import math
 
 import torch
 from torch import Tensor, nn
-from transformers import Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 EMBEDDING_SCALE = 0.02
@@ -37,11 +37,16 @@ SLOW_TURN = 0.006
 """Rotary pairs below this many radians a token count as slow."""
 
 
+def fits(config: Qwen3Config) -> bool:
+    """Whether a model of this shape can hold the circuit."""
+    return config.num_attention_heads == 2 and config.num_key_value_heads == 1 and config.num_hidden_layers >= 2
+
+
 @torch.no_grad()
 def prepare_copying(model: Qwen3ForCausalLM, *, seed: int) -> None:
     """Overwrite the initial weights in place. Needs two layers, two query heads on one key-value head."""
     config = model.config
-    if config.num_attention_heads != 2 or config.num_key_value_heads != 1 or config.num_hidden_layers < 2:
+    if not fits(config):
         raise ValueError("the copying circuit needs at least two layers of two query heads on one key-value head")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

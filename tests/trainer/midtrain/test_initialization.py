@@ -9,8 +9,9 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from trainer.learning.supervised import weighted_loss
-from trainer.toy.copying import prepare_copying
-from trainer.toy.data import drill
+from trainer.midtrain.copying import prepare_copying
+from trainer.midtrain.initialization import random_model
+from trainer.midtrain.synthetic import drill
 from trainer.toy.model import build_tiny_model, tiny_config
 from trainer.toy.tokenizer import build_tokenizer
 
@@ -66,3 +67,14 @@ def test_a_shape_that_cannot_hold_the_circuit_is_refused() -> None:
     )  # fmt: skip
     with pytest.raises(ValueError, match="two query heads"):
         prepare_copying(Qwen3ForCausalLM(config), seed=0)
+
+
+def test_other_shapes_start_from_the_weights_of_their_class() -> None:
+    config = Qwen3Config(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8,
+    )  # fmt: skip
+    torch.manual_seed(7)
+    stock = Qwen3ForCausalLM(config)
+    drawn = random_model(Qwen3ForCausalLM, config, seed=7)
+    assert all(torch.equal(a, b) for a, b in zip(stock.parameters(), drawn.parameters(), strict=True))

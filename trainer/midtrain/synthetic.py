@@ -1,28 +1,23 @@
-"""Data of the supervised stages: a mid-training mixture, and expert episodes as token streams.
+"""The synthetic mixture of mid-training: copying drills, library source, commits and correct modules.
 
-Both are endless, seeded iterators of `Example`s. A resumed stage skips what it has consumed by drawing again.
+It needs no prepared corpus. The stream is endless and seeded: a resumed stage skips what it has consumed by drawing
+again.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sysconfig
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedTokenizerBase
 
-from sandbox.harness.profile import get_profile
-from sandbox.harness.session import schemas_of
-from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.tasks.procedural import problem, write_function
 from sandbox.tasks.procedural.vocabulary import sample_words
 from trainer.learning.supervised import Example
-from trainer.policy.chat import ChatRenderer
-from trainer.toy.tokenizer import library_source
 
 SOURCE_TOKENS = 240
 SOURCE_BYTES = 1_500_000
@@ -34,7 +29,16 @@ COMMIT_SHARE = 0.6
 """Share of commits in the rest of the mixture; correct modules make up what remains."""
 
 
-# -- mid-training -------------------------------------------------------------------------------------
+def library_source(limit_bytes: int, seed: int) -> list[str]:
+    """Modules of the running interpreter's standard library, in seeded order, up to about `limit_bytes`."""
+    files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+    random.Random(seed).shuffle(files)
+    texts: list[str] = []
+    for file in files:
+        if sum(map(len, texts)) >= limit_bytes:
+            break
+        texts.append(file.read_text(encoding="utf-8", errors="replace"))
+    return texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def commit(rng: random.Random) -> list[Piece]:
     ]
 
 
-def midtrain_examples(
+def synthetic_examples(
     tokenizer: PreTrainedTokenizerBase, *, seed: int, drill_share: float, source_share: float
 ) -> Iterator[Example]:
     """Drills and standard-library source in the given shares; commits and correct modules fill the rest."""
@@ -132,88 +136,3 @@ def midtrain_examples(
                 ids += said
                 weights += [piece.telling if token in telling else piece.weight for token in said]
             yield Example(ids, weights)
-
-
-# -- expert episodes ------------------------------------------------------------------------------------
-
-
-class EpisodeTurn(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    calls: tuple[ToolCall, ...]
-    results: tuple[ToolResult, ...]
-
-
-class ExpertEpisode(BaseModel):
-    """A scripted episode that ran in a sandbox, independent of any tokenizer; one JSON line of the cache."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    task_id: str
-    bundle_hash: str
-    profile: str
-    """Harness profile with the expert's tools."""
-    messages: tuple[dict[str, str], ...]
-    turns: tuple[EpisodeTurn, ...]
-
-
-def read_episodes(path: Path) -> list[ExpertEpisode]:
-    """All episodes of a cache file. Raises OSError, ValueError naming the damaged line."""
-    episodes = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                episodes.append(ExpertEpisode.model_validate_json(line))
-            except ValueError as error:
-                found = f"{path.name}, line {number}: not an expert episode"
-                raise ValueError(f"{found}; delete the file to record anew") from error
-    return episodes
-
-
-def write_episodes(path: Path, episodes: Iterable[ExpertEpisode]) -> None:
-    """Write a cache file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_suffix(".partial")
-    with staged.open("w", encoding="utf-8") as file:
-        for episode in episodes:
-            file.write(json.dumps(episode.model_dump(mode="json"), separators=(",", ":")) + "\n")
-    staged.replace(path)
-
-
-def tokenize_episode(renderer: ChatRenderer, episode: ExpertEpisode, *, observation_weight: float) -> Example:
-    """Token stream that a policy with this template would have seen and sampled in the episode.
-
-    Turns with failed calls are read, not imitated: they are weighted as observations, and the turns that follow teach
-    recovery.
-    """
-    ids = renderer.start(list(episode.messages), schemas_of(get_profile(episode.profile)))
-    weights = [observation_weight] * len(ids)
-    for position, turn in enumerate(episode.turns):
-        said = renderer.turn(turn.calls)
-        ids += said
-        failed = any(result.error for result in turn.results)
-        weights += [observation_weight if failed else 1.0] * len(said)
-        if position < len(episode.turns) - 1:
-            shown = renderer.observe(turn.results, said=said, before=ids[: -len(said)])
-            ids += shown
-            weights += [observation_weight] * len(shown)
-    return Example(ids, weights)
-
-
-def sft_examples(
-    renderer: ChatRenderer, episodes: Sequence[ExpertEpisode], *, seed: int, observation_weight: float
-) -> Iterator[Example]:
-    """Every episode once per pass, in a new seeded order each pass."""
-    if not episodes:
-        raise ValueError("there are no expert episodes to train on")
-    examples = [tokenize_episode(renderer, episode, observation_weight=observation_weight) for episode in episodes]
-    rng = random.Random(f"sft:{seed}")
-    while True:
-        yield from rng.sample(examples, len(examples))
-
-
-def with_replay(
-    examples: Iterator[Example], replay: Iterator[Example], *, share: float, seed: int
-) -> Iterator[Example]:
-    """Mix a share of `replay` into `examples`; without it a later stage forgets what an earlier one taught."""
-    rng = random.Random(f"replay:{seed}")
-    while True:
-        yield next(replay if rng.random() < share else examples)
