@@ -15,7 +15,7 @@ from django.urls import path, re_path
 
 http = get_asgi_application()
 
-from composer_web.core.proxies import behind_proxies  # noqa: E402
+from composer_web.core.network.proxies import behind_proxies  # noqa: E402
 from composer_web.env import env  # noqa: E402
 from composer_web.gateway.serving.handler import PATH, AnswersHandler  # noqa: E402 (needs the app registry)
 from composer_web.runs.live.consumer import HintConsumer  # noqa: E402

@@ -3,7 +3,7 @@
 Queues: control (outbox, pump, reconciler: short work that everything else waits for), io (exports, datasets,
 measurements, deliveries), maintenance (sweeps, audits, contamination checks), rollout (a group of a run), eval (a group of
 an evaluation), build (environments, controls), train (a run; `train.<pool>` for another kind of GPU).
-`composer_web.core.work` says what each task declares. Start rollout workers as
+`composer_web.core.queue.work` says what each task declares. Start rollout workers as
 `celery -A composer_web worker -Q rollout,eval --pool=threads -c 4`: each thread only waits; all episodes of a
 worker run in one asyncio loop (`composer_web.rollouts.worker.loop`). Start a train worker as
 `celery -A composer_web worker -Q train --pool=threads -c 1`, one a place where a run is trained: it owns the trainer
@@ -31,7 +31,7 @@ from celery.signals import (
 )
 from kombu.entity import Exchange, Queue
 
-from composer_web.core.queues import QUEUES
+from composer_web.core.queue.queues import QUEUES
 from composer_web.env import env
 from composer_web.runs.train_queues import is_train_queue, pool_queues
 
@@ -47,7 +47,7 @@ TASK_PACKAGES = (
 """Packages inside apps with a module `tasks`; those of the apps themselves Celery finds in INSTALLED_APPS."""
 
 # A message that nobody acknowledged for this long is given to another worker. Tasks that may take longer hold a lease
-# (`composer_web.core.work`).
+# (`composer_web.core.queue.work`).
 VISIBILITY_SECONDS = 1800
 
 
@@ -119,7 +119,7 @@ app.autodiscover_tasks(TASK_PACKAGES)
 @worker_init.connect
 def _keep_a_thread_free(sender: object = None, **_: object) -> None:
     """Long tasks never take the last thread of this worker."""
-    from composer_web.core.work import threads
+    from composer_web.core.queue.work import threads
 
     threads.bound(getattr(sender, "concurrency"))  # noqa: B009 (a Celery worker)
 
@@ -131,7 +131,7 @@ _presence: list[Any] = []
 @worker_ready.connect
 def _announce(sender: object = None, **_: object) -> None:
     """A heartbeat row for this worker, named after its queues; a new connection to the broker makes no second one."""
-    from composer_web.core.heartbeats import Presence
+    from composer_web.core.queue.heartbeats import Presence
 
     if _presence:
         return
@@ -176,7 +176,7 @@ def _become_train_worker(sender: str = "", instance: Any = None, **_: object) ->
 def _announce_clock(**_: object) -> None:
     """Without it nothing periodic happens: outbox, pump, reconciler, alerts. One row whatever its process is, so that one
     that was started again is not missed under its old name."""
-    from composer_web.core.heartbeats import Presence
+    from composer_web.core.queue.heartbeats import Presence
 
     Presence("clock", name="beat").start()
 

@@ -61,8 +61,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "composer_web.core.latency.timing",
-    "composer_web.core.compression.CompressionMiddleware",
+    "composer_web.core.network.latency.timing",
+    "composer_web.core.network.compression.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "composer_web.ui.staticfiles.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolResult
 from sandbox.storable import StorableObject, StorableText
 from trainer.routed_experts import RoutedExperts, SamplingMasks

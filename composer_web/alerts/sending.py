@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from composer_web.alerts import signing
 from composer_web.alerts.models import Delivery
-from composer_web.core import safe_http
 from composer_web.core.encryption import Unreadable, unseal
-from composer_web.core.outbox import enqueue
+from composer_web.core.network import safe_http
+from composer_web.core.queue.outbox import enqueue
 from sandbox.network.guard import Refused
 
 PURPOSE = b"webhook secrets"

@@ -1,4 +1,5 @@
-"""Primitives that every app builds on, and that import none: outbox, leases, tasks, artifacts, heartbeats, errors.
+"""Primitives that every app builds on, and that import none: tables, histories, artifacts, errors, detectors.
 
-Its Django app keeps the label `ops`, which the tables and migrations have.
+`queue/` holds background work (tasks, outbox, leases, heartbeats), `network/` what HTTP needs on both sides. The Django
+app keeps the label `ops`, which the tables and migrations have.
 """

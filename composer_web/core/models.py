@@ -8,7 +8,7 @@ from django.db import models
 class Outbox(models.Model):
     """A Celery message that must be sent because its transaction committed. Delivered at least once.
 
-    Pending messages with one task, queue and `key` are sent as one (`core/outbox.py`).
+    Pending messages with one task, queue and `key` are sent as one (`core/queue/outbox.py`).
     """
 
     task = models.CharField(max_length=100)

@@ -16,9 +16,9 @@ from django.utils import timezone
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.services import audit
-from composer_web.core import leases
 from composer_web.core.errors import Conflict, UserError
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue import leases
+from composer_web.core.queue.outbox import enqueue
 from composer_web.datasets import choosing, guards
 from composer_web.datasets.models import OPEN, Dataset
 from composer_web.datasets.schemas import NAME, Wanted

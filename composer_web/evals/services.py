@@ -15,7 +15,7 @@ from composer_web.alerts.models import Event
 from composer_web.alerts.telling import tell
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.history import IllegalTransition, change_state
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue.outbox import enqueue
 from composer_web.evals.models import EVALUATION_LEGAL, Evaluation, EvaluationState, Phase, Release
 from composer_web.live.hints import hint
 from composer_web.policies import endpoints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from composer_web.core import safe_http
+from composer_web.core.network import safe_http
 from composer_web.core.errors import UserError
 from sandbox.network.guard import Refused
 

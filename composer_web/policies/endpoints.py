@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from composer_web.accounts.models import User
 from composer_web.accounts.scoping import within
 from composer_web.accounts.services import audit
-from composer_web.core import safe_http
+from composer_web.core.network import safe_http
 from composer_web.core.errors import NotFound, UserError
 from composer_web.policies.addresses import check_url
 from composer_web.policies.keys import decrypt, encrypt

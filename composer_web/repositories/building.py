@@ -6,9 +6,9 @@ import traceback
 from collections.abc import Sequence
 
 from composer_web.accounts.models import User
-from composer_web.core import leases
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
+from composer_web.core.queue import leases
 from composer_web.repositories import installing, services
 from composer_web.repositories.models import Environment
 from composer_web.repositories.places import store

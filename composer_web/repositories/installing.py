@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from django.db import connections
 
-from composer_web.core import leases, safe_http
 from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.core.errors import UserError
+from composer_web.core.network import safe_http
+from composer_web.core.queue import leases
 from composer_web.repositories import places, services, tokens
 from composer_web.repositories.models import Environment, Repository
 from sandbox.backends.base import Backend, SandboxError

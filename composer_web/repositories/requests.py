@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from composer_web.accounts.models import User
-from composer_web.core import safe_http
 from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.core.errors import UserError
+from composer_web.core.network import safe_http
 from composer_web.repositories import places, services
 from composer_web.repositories.models import Repository
 from sandbox.errors import PackageError

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
-from composer_web.core import leases
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.history import IllegalTransition, change_state
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue import leases
+from composer_web.core.queue.outbox import enqueue
 from composer_web.live.hints import hint
 from composer_web.repositories import tokens
 from composer_web.repositories.models import (

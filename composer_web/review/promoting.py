@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.core.errors import Conflict, UserError
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue.outbox import enqueue
 from composer_web.env import env
 from composer_web.live.hints import hint
 from composer_web.review.models import Draft

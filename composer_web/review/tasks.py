@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from composer_web.core.work import task
+from composer_web.core.queue.work import task
 
 
 @task("review.collect_draft", queue="build", lease="draft:{draft_id}", bind=True, max_retries=3, default_retry_delay=5)

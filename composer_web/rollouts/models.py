@@ -59,7 +59,11 @@ class Group(Owned):
     infra_errors = models.PositiveIntegerField(default=0, help_text="Failed attempts, never trained on")
     cause = models.TextField(blank=True, help_text="Why it was retried or dropped, in one line")
     outcome = models.CharField(
-        max_length=32, blank=True, default="", db_default="", help_text="The same: sandbox.grading.outcomes.Cause"
+        max_length=32,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The same: sandbox.grading.verdict.outcomes.Cause",
     )
     mean_reward = models.FloatField(null=True, blank=True)
     best_reward = models.FloatField(null=True, blank=True)
@@ -140,7 +144,11 @@ class Rollout(Owned):
     reward_parts = models.JSONField(default=list, help_text="[{name, value, weight, detail}]")
     cause = models.TextField(blank=True, help_text="Why it is not passed, in one line")
     outcome = models.CharField(
-        max_length=32, blank=True, default="", db_default="", help_text="The same: sandbox.grading.outcomes.Cause"
+        max_length=32,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The same: sandbox.grading.verdict.outcomes.Cause",
     )
     turns = models.PositiveIntegerField(default=0)
     tool_calls = models.PositiveIntegerField(default=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from django.utils import timezone
 
 from composer_web.core.models import Lease
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue.outbox import enqueue
 from composer_web.runs.models import Run
 from composer_web.runs.train_queues import pool_of, pool_queue, worker_queue
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_user
 from composer_web.core.errors import Conflict
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue.outbox import enqueue
 from composer_web.env import REPOSITORY, env
 from composer_web.evals.models import Evaluation, Phase
 from composer_web.policies.services import import_base

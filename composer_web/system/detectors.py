@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from django.urls import reverse
 
-from composer_web.core import overview
 from composer_web.core.detectors import Detector, Insight, register
+from composer_web.core.queue import overview
 from composer_web.env import env
 from composer_web.system.health import LOW_DISK_BYTES
 

@@ -10,10 +10,10 @@ import asyncio
 from django.utils import timezone
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from composer_web.core import leases
 from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.core.models import Outbox
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue import leases
+from composer_web.core.queue.outbox import enqueue
 from composer_web.env import env
 from sandbox.backends.base import SandboxError
 from sandbox.backends.choice import chosen, default_backend

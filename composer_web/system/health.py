@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from composer_web.accounts.people import admins, kept_admin
 from composer_web.core import inference
-from composer_web.core.heartbeats import SILENT_SECONDS
 from composer_web.core.models import Lease, Outbox, WorkerHeartbeat
+from composer_web.core.queue.heartbeats import SILENT_SECONDS
 from composer_web.env import env
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.train_queues import is_train_queue, pool_queue, pool_title, worker_command

@@ -8,7 +8,8 @@ from typing import Any
 from django.db.models import Count
 from django.urls import reverse
 
-from composer_web.core import detectors, overview
+from composer_web.core import detectors
+from composer_web.core.queue import overview
 from composer_web.evals.models import Evaluation
 from composer_web.evals.results.leaderboard import ranked
 from composer_web.policies import selectors as policies

@@ -23,9 +23,9 @@ from prometheus_client.registry import Collector
 from composer_web.accounts import access
 from composer_web.accounts.services import SCOPES, authenticate_token
 from composer_web.core import inference
-from composer_web.core.heartbeats import SILENT_SECONDS
-from composer_web.core.latency import registry
 from composer_web.core.models import Lease, Outbox, WorkerHeartbeat
+from composer_web.core.network.latency import registry
+from composer_web.core.queue.heartbeats import SILENT_SECONDS
 from composer_web.env import env
 from composer_web.system.reconcile import queue_depth
 from trainer.inference.contract import InferenceError

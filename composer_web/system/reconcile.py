@@ -18,8 +18,8 @@ from django.db.models.functions import Cast
 from django.utils import timezone
 
 from composer_web.core.models import Lease, Outbox
-from composer_web.core.outbox import enqueue
-from composer_web.core.queues import QUEUES
+from composer_web.core.queue.outbox import enqueue
+from composer_web.core.queue.queues import QUEUES
 from composer_web.env import env
 from composer_web.evals.models import Evaluation
 from composer_web.policies.imports import orders as policy_imports

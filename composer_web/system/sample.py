@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import audit
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue.outbox import enqueue
 
 TASK, ACTION = "ops.sample_data", "installation.sample_data"
 WAIT = timedelta(minutes=5)

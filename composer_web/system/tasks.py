@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from composer_web.core import heartbeats, outbox
-from composer_web.core.work import task
+from composer_web.core.queue import heartbeats, outbox
+from composer_web.core.queue.work import task
 
 log = logging.getLogger(__name__)
 

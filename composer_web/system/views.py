@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpResponse
 from django.views.decorators.http import require_POST, require_safe
 
-from composer_web.core import overview
+from composer_web.core.queue import overview
 from composer_web.system import health
 from composer_web.system import home as content
 from composer_web.system.reconcile import Busy

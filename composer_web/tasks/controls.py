@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.env import env
 from composer_web.tasks.models import TaskVersion
 from composer_web.tasks.services import quarantine_tests, record_controls

@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import Project, Role, User
 from composer_web.accounts.scoping import project_now
-from composer_web.core import safe_http
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import UserError
-from composer_web.core.outbox import enqueue
+from composer_web.core.network import safe_http
+from composer_web.core.queue.outbox import enqueue
 from composer_web.policies import endpoints
 from composer_web.policies.models import Policy
 from composer_web.repositories import installing, places, tokens

@@ -12,8 +12,8 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.accounts.scoping import project_now
 from composer_web.accounts.services import audit
-from composer_web.core import leases
 from composer_web.core.errors import Conflict, NotFound
+from composer_web.core.queue import leases
 from composer_web.live.hints import hint
 from composer_web.tasks.models import GenerationJob, GenerationState
 

@@ -11,14 +11,14 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.core.errors import Conflict, UserError
-from composer_web.core.outbox import enqueue_many
+from composer_web.core.queue.outbox import enqueue_many
 from composer_web.live.hints import hint
 from composer_web.repositories.models import Environment
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
 from composer_web.tasks.overlap import drop_duplicates, refuse_overlap
 from composer_web.tasks.reviewing import require_admitted
-from sandbox.grading.admission import refusal_of
-from sandbox.grading.flaky import without_tests
+from sandbox.grading.controls.flaky import without_tests
+from sandbox.grading.verifiers.admission import refusal_of
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 BATCH = 500
@@ -33,7 +33,8 @@ def save_specs(specs: Sequence[TaskSpec]) -> list[TaskVersion]:
     """One task version for each bundle, in order; a bundle that is already there is not stored again.
 
     A known task id with a new bundle becomes its next version. Raises UserError when two bundles of one call
-    share an id, when a built environment is not known, or when a verifier cannot be trusted (`sandbox.grading.admission`).
+    share an id, when a built environment is not known, or when a verifier cannot be trusted
+    (`sandbox.grading.verifiers.admission`).
     """
     hashes = [spec.bundle_hash for spec in specs]
     if len({spec.id for spec in specs}) < len(set(hashes)):

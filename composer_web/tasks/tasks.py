@@ -6,9 +6,9 @@ import threading
 from typing import Any
 
 from composer_web.accounts.models import DEFAULT_PROJECT
-from composer_web.core import leases
-from composer_web.core.outbox import enqueue
-from composer_web.core.work import AGAIN_SECONDS, LEASE_SECONDS, task
+from composer_web.core.queue import leases
+from composer_web.core.queue.outbox import enqueue
+from composer_web.core.queue.work import AGAIN_SECONDS, LEASE_SECONDS, task
 from composer_web.tasks import services
 from composer_web.tasks.models import Suite
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from sandbox.backends.base import FileChange, Patch
 from sandbox.formats.base import FormatRefused, Losses, json_object
 from sandbox.formats.diffs import PatchRefused, parse_diff
-from sandbox.grading.patch import render
+from sandbox.grading.patches.patch import render
 from sandbox.repositories.history import TreeFile
 from sandbox.tasks.spec import Environment, InlineEnvironment, PytestVerifier, TaskSpec
 

@@ -22,18 +22,18 @@ from sandbox.backends.base import (
     released,
 )
 from sandbox.errors import EnvironmentMissing, TaskError
-from sandbox.grading import observing, overfit, perturbation
 from sandbox.grading.adapters.base import wall_for
-from sandbox.grading.apply import apply
-from sandbox.grading.calls import run_calls
-from sandbox.grading.canary_pool import CanaryPool
-from sandbox.grading.filter import Carried, carry, without
-from sandbox.grading.findings import ReportFinding
-from sandbox.grading.helpers import protection_of
-from sandbox.grading.judging import Judgement
-from sandbox.grading.outcomes import OUTCOMES, Cause
-from sandbox.grading.report import Report
-from sandbox.grading.suite import POOL_TIME, canary_pool, run_suite
+from sandbox.grading.dynamic_analysis import observing, overfit, perturbation
+from sandbox.grading.patches.apply import apply
+from sandbox.grading.patches.filter import Carried, carry, without
+from sandbox.grading.verdict.findings import ReportFinding
+from sandbox.grading.verdict.outcomes import OUTCOMES, Cause
+from sandbox.grading.verdict.report import Report
+from sandbox.grading.verifiers.calls import run_calls
+from sandbox.grading.verifiers.canary_pool import CanaryPool
+from sandbox.grading.verifiers.helpers import protection_of
+from sandbox.grading.verifiers.judging import Judgement
+from sandbox.grading.verifiers.suite import POOL_TIME, canary_pool, run_suite
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import CallsVerifier, TaskSpec
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sandbox.grading.outcomes import Cause, Verdict
+from sandbox.grading.verdict.outcomes import Cause, Verdict
 from sandbox.tasks.files import replace_file
 
 FILE_NAME = "redteam.json"

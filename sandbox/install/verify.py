@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sandbox.backends.base import Backend, EnvSpec, Limits, Sandbox
 from sandbox.grading.adapters import ADAPTERS
 from sandbox.grading.adapters.base import Order, TestRun, files_of
-from sandbox.grading.suite import collect
+from sandbox.grading.verifiers.suite import collect
 from sandbox.install.recipes.base import Installed, Log
 from sandbox.install.recipes.goals import Goal, judge, judge_suite
 from sandbox.install.record import Evidence

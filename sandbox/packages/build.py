@@ -20,7 +20,7 @@ from sandbox.backends.base import HOME, WORKDIR, Backend, EnvSpec, Limits
 from sandbox.errors import PackageError, PackageWithoutTests
 from sandbox.grading.adapters.base import Order, TestRun
 from sandbox.grading.adapters.pytest import PytestAdapter
-from sandbox.grading.suite import collect
+from sandbox.grading.verifiers.suite import collect
 from sandbox.repositories import pins
 from sandbox.repositories.history import TreeFile
 from sandbox.tasks.environments import EnvironmentStore, Manifest

@@ -57,7 +57,7 @@ def product(layout: Layout, addresses: Addresses) -> list[Program]:
                     "--http",
                     "trainer.inference.transport:JoinedProtocol",
                     "--no-access-log",
-                    "--no-proxy-headers",  # OPENCOMPOSER_TRUSTED_PROXIES instead (composer_web/core/proxies.py)
+                    "--no-proxy-headers",  # OPENCOMPOSER_TRUSTED_PROXIES instead (composer_web/core/network/proxies.py)
                     "--timeout-graceful-shutdown",
                     "5",
                     "--ws-max-size",

@@ -34,7 +34,7 @@ from sandbox.backends.choice import default_backend
 from sandbox.grading.audit import Attempt, Finding, Severity, audit
 from sandbox.grading.cheats.honest import honest
 from sandbox.grading.cheats.play import play
-from sandbox.grading.patch import render
+from sandbox.grading.patches.patch import render
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec

@@ -15,10 +15,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sandbox.backends.base import Backend, FileChange, Patch
-from sandbox.grading import observing, overfit, perturbation
 from sandbox.grading.audit import Attempt, Severity, Step, audit, kept
-from sandbox.grading.findings import ReportFinding
-from sandbox.grading.patch import render
+from sandbox.grading.dynamic_analysis import observing, overfit, perturbation
+from sandbox.grading.patches.patch import render
+from sandbox.grading.verdict.findings import ReportFinding
 from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.repositories.files import Files, RelativePath
 from sandbox.tasks.environments import EnvironmentStore

@@ -14,7 +14,7 @@ from composer_web.rollouts.trajectory import lens
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite, record_controls
-from sandbox.grading.report import CaseResult, Report, Verdict
+from sandbox.grading.verdict.report import CaseResult, Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of, packed

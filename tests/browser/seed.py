@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.env import REPOSITORY, env
 from composer_web.evals import services as evals
 from composer_web.evals.models import Evaluation
@@ -34,9 +34,9 @@ from composer_web.tasks.curation import services as curation
 from composer_web.tasks.models import Task
 from sandbox.grading.audit import Evidence, Severity
 from sandbox.grading.audit import Finding as AuditFinding
-from sandbox.grading.outcomes import Cause
 from sandbox.grading.redteam import Outcome, RedTeam, Row, save
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Verdict
 from tests.browser.episodes import HOSTILE, finish_group, streams, suite
 from tests.browser.sessions import recorded
 from tests.redteam import pairs

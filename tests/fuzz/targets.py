@@ -27,10 +27,10 @@ from sandbox.errors import PackageError, TaskInvalid
 from sandbox.formats import atif, harbor, messages, swebench
 from sandbox.formats.base import FormatRefused, read_json
 from sandbox.formats.diffs import PatchRefused, parse_diff
-from sandbox.grading import calls
 from sandbox.grading.adapters import ADAPTERS, junit
 from sandbox.grading.adapters.base import Order
 from sandbox.grading.audit.attempt import shell
+from sandbox.grading.verifiers import calls
 from sandbox.harness.types import ToolCall
 from sandbox.install.recipes.python import requirements
 from sandbox.network import paths

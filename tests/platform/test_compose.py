@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 import yaml
 
-from composer_web.core.queues import QUEUES
+from composer_web.core.queue.queues import QUEUES
 from composer_web.env import Env
 from composer_web.env.addresses import MIRRORS, mirror_targets
 from composer_web.runs.management.commands.mirror import Command

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from composer_web.core.queues import QUEUES
+from composer_web.core.queue.queues import QUEUES
 from scripts.stack import environment, programs, valkey
 from scripts.stack.errors import StackError
 from scripts.stack.layout import Layout

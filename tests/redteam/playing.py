@@ -11,9 +11,9 @@ from sandbox.backends.base import Backend, Sandbox
 from sandbox.grading.audit import Attempt, Finding, Step, audit
 from sandbox.grading.cheats.base import Script
 from sandbox.grading.cheats.play import Hand, Played, play
-from sandbox.grading.outcomes import Verdict
-from sandbox.grading.patch import render
+from sandbox.grading.patches.patch import render
 from sandbox.grading.redteam import Outcome, Row
+from sandbox.grading.verdict.outcomes import Verdict
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import SuiteVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName, visible

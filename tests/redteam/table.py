@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sandbox.grading.outcomes import Verdict
 from sandbox.grading.redteam import RedTeam, Row
+from sandbox.grading.verdict.outcomes import Verdict
 from tests.redteam.base import Pair
 
 WIDTH = 46

@@ -14,7 +14,7 @@ from tests.redteam.base import Pair, TaskName
 from tests.sandbox.grading import greetings
 from tests.sandbox.grading.audit.sessions.repository import TASK
 from tests.sandbox.grading.make import LEDGER, LEDGER_TEST_FILE, ledger_task
-from tests.sandbox.grading.test_toolchains import NODE, in_sandbox
+from tests.sandbox.grading.verifiers.test_toolchains import NODE, in_sandbox
 from tests.sandbox.shelf import PIN, put_toolchain, write_sdist
 
 CHECKS = '''"""Checks for people who test against a ledger."""

@@ -14,8 +14,8 @@ import pytest
 from sandbox.backends.namespaces.backend import NamespacesBackend
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.cheats.base import Agent, Exploit
-from sandbox.grading.outcomes import Verdict
 from sandbox.grading.redteam import load
+from sandbox.grading.verdict.outcomes import Verdict
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
 from tests.redteam import __main__ as command

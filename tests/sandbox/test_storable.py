@@ -12,10 +12,10 @@ from sandbox.backends.base import EndReason, ExecResult
 from sandbox.grading.adapters import ADAPTERS
 from sandbox.grading.adapters.base import Order, read_report
 from sandbox.grading.canaries.planting import Planted
-from sandbox.grading.findings import Rule, finding
-from sandbox.grading.judging import judge_run
-from sandbox.grading.outcomes import OUTCOMES, Cause, Verdict
-from sandbox.grading.report import CaseResult, Report
+from sandbox.grading.verdict.findings import Rule, finding
+from sandbox.grading.verdict.outcomes import OUTCOMES, Cause, Verdict
+from sandbox.grading.verdict.report import CaseResult, Report
+from sandbox.grading.verifiers.judging import judge_run
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.storable import MAX_DEPTH, JSONRefused, parse_json, storable_json, storable_text
 

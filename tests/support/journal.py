@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sandbox.grading.outcomes import UNRECORDED, Loss
+from sandbox.grading.verdict.outcomes import UNRECORDED, Loss
 from trainer.errors import StageError
 from trainer.orchestrator.batch_scheduler import BufferEntry
 from trainer.types import TrainGroup
@@ -38,7 +38,7 @@ class Entry:
     """Oldest version of a finished group's tokens; -1 in older journals."""
     cause: str = ""
     outcome: str = ""
-    """`sandbox.grading.outcomes.Cause` of a dropped group; "" in journals of before it was kept."""
+    """`sandbox.grading.verdict.outcomes.Cause` of a dropped group; "" in journals of before it was kept."""
 
     @property
     def version(self) -> int:

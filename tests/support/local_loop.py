@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from sandbox.grading.outcomes import Cause, Loss, is_ours
+from sandbox.grading.verdict.outcomes import Cause, Loss, is_ours
 from tests.support.journal import Journal
 from trainer.config import RLConfig
 from trainer.errors import BatchTimeout, StageError

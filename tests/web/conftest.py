@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from composer_web.accounts.models import Role, User
 from composer_web.accounts.services import create_token, create_user
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration
 from composer_web.gateway.serving import recording, transcripts

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from composer_web.core import leases
 from composer_web.core.artifacts import artifacts
+from composer_web.core.queue import leases
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.runs.models import Run
 from composer_web.runs.training import claims
 from composer_web.runs.training.trainer_process import train
 from composer_web.runs.training.wakes import Wakes
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.types import StopReason
 from trainer.config import RLConfig
 from trainer.rollouts.group import build_train_group

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sandbox.grading.outcomes import Cause
+from sandbox.grading.verdict.outcomes import Cause
 from trainer.config.renamed import with_new_names
 from trainer.routed_experts import RoutedExperts, SamplingMasks
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sandbox.grading.outcomes import Cause
+from sandbox.grading.verdict.outcomes import Cause
 from trainer.inference.contract import GenerateResponse, InferenceError
 from trainer.routed_experts import ReplayRefused
 from trainer.router_replay.validate import PolicyShape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from trainer.config import RewardConfig
 from trainer.rewards.parts.base import Registered, RewardError, RewardPartFailed, registry
 from trainer.rewards.plugins import refresh

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.tasks.spec import TaskSpec
 from trainer.rewards.parts.tests import ENDED_BY_POLICY
 from trainer.rollouts.episode import RolloutServices, run_episode

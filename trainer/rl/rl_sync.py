@@ -29,7 +29,7 @@ import torch
 
 from sandbox.backends.capacity import sandboxes_at_once
 from sandbox.backends.choice import default_backend
-from sandbox.grading.outcomes import Loss
+from sandbox.grading.verdict.outcomes import Loss
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import TaskSpec

@@ -20,7 +20,7 @@ from sandbox.grading.audit import Attempt, Finding, Severity, audit, kept
 from sandbox.grading.audit.behaviour import measure
 from sandbox.grading.audit.group import Member, compare
 from sandbox.grading.audit.run import worst_first
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.tasks.spec import TaskSpec
 from trainer.attempt import attempt_of
 from trainer.config import MonitorsConfig, RLConfig

@@ -1,6 +1,6 @@
 """The end of an episode: its work is graded, scored and stored, or lost with a cause.
 
-The exception type determines the cause (`sandbox/grading/outcomes.py`). Time spent by the policy and its work counts
+The exception type determines the cause (`sandbox/grading/verdict/outcomes.py`). Time spent by the policy and its work counts
 against
 the policy. Grading has limits of its own, so tests that never end are a failure, not missing data.
 """
@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from sandbox.backends.base import Backend, Patch, SandboxError
 from sandbox.errors import TaskError
 from sandbox.grading.grader import cause_of, grade
-from sandbox.grading.outcomes import Cause
-from sandbox.grading.patch import render
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.patches.patch import render
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.errors import HarnessFailure
 from sandbox.harness.types import StopReason
 from sandbox.tasks.environments import EnvironmentStore

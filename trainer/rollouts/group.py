@@ -1,7 +1,7 @@
 """A group: G attempts at one prompt, run concurrently and converted to the trainer's input.
 
 An attempt lost to infrastructure is retried up to `infra_retries` times where the table of outcomes
-(`sandbox/grading/outcomes.py`) allows it. Only verdicts of executed tests become rewards. A group is accepted only when
+(`sandbox/grading/verdict/outcomes.py`) allows it. Only verdicts of executed tests become rewards. A group is accepted only when
 all G
 attempts have a verdict: a baseline over fewer rollouts would be noisier for exactly the prompts that strain the
 infrastructure
@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from sandbox.backends.base import Backend
 from sandbox.backends.capacity import sandboxes_at_once
 from sandbox.backends.snapshots import SnapshotStore
-from sandbox.grading.outcomes import Cause, Loss
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.outcomes import Cause, Loss
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.types import StopReason
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec

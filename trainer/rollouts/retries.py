@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from trainer.types import Trajectory
 
 OnTrajectory = Callable[[Trajectory], Awaitable[None]]

@@ -12,8 +12,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from sandbox.grading.outcomes import Cause
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.types import StopReason
 from trainer.config import OrchestratorConfig
 from trainer.types import Trajectory

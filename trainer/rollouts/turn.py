@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from sandbox.grading.outcomes import Cause
+from sandbox.grading.verdict.outcomes import Cause
 from trainer.config import SamplingConfig
 from trainer.inference.contract import GenerateRequest, GenerateResponse, InferenceClient, LengthLimit
 from trainer.rollouts.limits import ANSWER_SECONDS, EpisodeLimits

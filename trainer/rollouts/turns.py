@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sandbox.grading.outcomes import Cause
+from sandbox.grading.verdict.outcomes import Cause
 from sandbox.harness.session import Session
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult
 from trainer.config import HarnessConfig, RewardConfig, SamplingConfig

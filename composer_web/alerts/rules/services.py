@@ -20,9 +20,10 @@ from composer_web.alerts import signing
 from composer_web.alerts.models import Alert, Delivery, Event, Kind, Notice, Rule, Webhook
 from composer_web.alerts.sending import PURPOSE, send, send_later
 from composer_web.alerts.telling import tell_of_alert
-from composer_web.core import detectors, safe_http
+from composer_web.core import detectors
 from composer_web.core.encryption import seal
 from composer_web.core.errors import UserError
+from composer_web.core.network import safe_http
 from composer_web.live.hints import hint
 from composer_web.runs.models import Run
 from sandbox.network.guard import Refused

@@ -6,7 +6,7 @@ from typing import Any
 
 from composer_web.alerts import sending
 from composer_web.alerts.rules import builtin, watching
-from composer_web.core.work import task
+from composer_web.core.queue.work import task
 
 
 @task("alerts.look", queue="control", seconds=120)

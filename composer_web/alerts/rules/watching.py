@@ -14,7 +14,8 @@ from django.utils import timezone
 from composer_web.alerts.models import Alert, Comparison, Delivery, Kind, Rule, Severity
 from composer_web.alerts.rules import services
 from composer_web.alerts.sending import send_later
-from composer_web.core import detectors, inference, overview
+from composer_web.core import detectors, inference
+from composer_web.core.queue import overview
 from composer_web.policies.models import Promotion
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.runs.engine_lag import allowed_lag, lagging

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict
 
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.evals.models import Release
 from composer_web.tasks.models import Suite, TaskVersion
 from sandbox.tasks.overlap import Index, print_of

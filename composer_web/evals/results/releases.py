@@ -11,7 +11,7 @@ from django.db.models import CharField, F, Func, QuerySet
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.core.errors import UserError
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue.outbox import enqueue
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
 from composer_web.evals.results import leaderboard
 from composer_web.evals.results.statistics import measure, summarize

@@ -10,8 +10,8 @@ from django.db import transaction
 from django.db.models import Count
 from django.utils import timezone
 
-from composer_web.core.outbox import enqueue, enqueue_many
-from composer_web.core.work import task
+from composer_web.core.queue.outbox import enqueue, enqueue_many
+from composer_web.core.queue.work import task
 from composer_web.evals import services
 from composer_web.evals.models import Evaluation, Release
 from composer_web.evals.results import behaviour_scores, prepass

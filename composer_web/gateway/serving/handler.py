@@ -29,7 +29,7 @@ from django.middleware.security import SecurityMiddleware
 from django.urls import ResolverMatch, resolve
 
 from composer_web.accounts import access
-from composer_web.core.latency import timing
+from composer_web.core.network.latency import timing
 from composer_web.gateway.errors import GatewayError
 from composer_web.gateway.serving.openai_types import MAX_BODY
 

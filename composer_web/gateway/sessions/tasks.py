@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from composer_web.core.work import task
+from composer_web.core.queue.work import task
 
 
 @task("gateway.expire", queue="maintenance", lease="gateway:expire")

@@ -12,9 +12,9 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.accounts.scoping import project_now
 from composer_web.accounts.services import audit
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.core.errors import Conflict, NotFound, UserError
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue.outbox import enqueue
 from composer_web.live.hints import hint
 from composer_web.policies.models import ORDER_OPEN, Policy, PolicyImport
 from trainer.model_import import RENDERERS

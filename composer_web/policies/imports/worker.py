@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import DEFAULT_PROJECT
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.core.errors import UserError
 from composer_web.env import REPOSITORY, env
 from composer_web.policies.imports import orders

@@ -13,9 +13,9 @@ from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.scoping import project_now
 from composer_web.accounts.services import audit
 from composer_web.live.hints import hint
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.core.errors import Conflict, NotFound, UserError
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue.outbox import enqueue
 from composer_web.policies.measurement import codebases, measuring
 from composer_web.policies.models import ORDER_OPEN, MeasurementOrder, Policy
 from composer_web.policies.measurement.measurement_schemas import Wanted

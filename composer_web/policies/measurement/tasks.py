@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from composer_web.core.work import task
+from composer_web.core.queue.work import task
 
 from composer_web.policies.measurement import measurement_worker
 

@@ -11,9 +11,9 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.core import overview
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import UserError
+from composer_web.core.queue import overview
 from composer_web.repositories import building, services
 from composer_web.repositories.http import selectors
 from composer_web.repositories.http.forms import RepositoryForm

@@ -16,8 +16,8 @@ from django.db import Error, connection, transaction
 from django.dispatch import receiver
 from django.utils import timezone
 
-from composer_web.core import leases
 from composer_web.core.artifacts import MAX_GROUP_BYTES, ArtifactError, ArtifactUnusable, artifacts
+from composer_web.core.queue import leases
 from composer_web.live.hints import hint
 from composer_web.rollouts.dispatch import scheduling
 from composer_web.rollouts.dispatch.services import consume, drop_stale, drop_unusable

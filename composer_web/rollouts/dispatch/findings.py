@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit as write_audit
-from composer_web.core import leases
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.history import IllegalTransition, change_state, say_why
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue import leases
+from composer_web.core.queue.outbox import enqueue
 from composer_web.env import env
 from composer_web.live.hints import hint
 from composer_web.rollouts import selectors

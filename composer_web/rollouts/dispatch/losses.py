@@ -7,7 +7,7 @@ from django.db import InterfaceError, OperationalError
 from sandbox.backends.base import SandboxError
 from sandbox.errors import TaskError
 from sandbox.grading.grader import cause_of
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from trainer.inference.contract import InferenceError
 from trainer.rollouts.fork import ForkImpossible
 

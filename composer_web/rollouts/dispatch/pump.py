@@ -9,7 +9,7 @@ from django.db.models import Count, Max
 from django.utils import timezone
 
 from composer_web.core.history import change_state, say_why
-from composer_web.core.outbox import enqueue, enqueue_many
+from composer_web.core.queue.outbox import enqueue, enqueue_many
 from composer_web.evals.models import Evaluation
 from composer_web.live.hints import hint
 from composer_web.quotas import limits
@@ -27,7 +27,7 @@ from composer_web.rollouts.models import (
 from composer_web.rollouts.signals import group_ended
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.services import mark_failed, pause_for
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from sandbox.storable import storable_text
 from trainer.config import RLConfig
 from trainer.orchestrator.admission import admissible_groups

@@ -27,7 +27,7 @@ from composer_web.rollouts.models import (
 from composer_web.rollouts.review_hooks import review
 from composer_web.runs.models import Run
 from composer_web.tasks.models import TaskVersion
-from sandbox.grading.outcomes import Cause, Loss, Verdict
+from sandbox.grading.verdict.outcomes import Cause, Loss, Verdict
 from trainer.config import MonitorsConfig, RLConfig
 from trainer.rollouts.audit import quarantines, without
 from trainer.types import TrainGroup, Trajectory

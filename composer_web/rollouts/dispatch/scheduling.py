@@ -11,7 +11,7 @@ from composer_web.rollouts.models import GROUP_OPEN, Group, GroupState, GroupTra
 from composer_web.rollouts.review_hooks import review
 from composer_web.runs.models import Run
 from composer_web.runs.paths import deployment_name
-from sandbox.grading.outcomes import UNRECORDED, is_ours
+from sandbox.grading.verdict.outcomes import UNRECORDED, is_ours
 from trainer.config import RLConfig
 from trainer.inference.contract import InferenceError, ServerHealth
 from trainer.orchestrator.batch_scheduler import BufferEntry, State

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from django.db import DataError, transaction
 from django.utils import timezone
 
-from composer_web.core import leases
 from composer_web.core.history import change_state, say_why
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue import leases
+from composer_web.core.queue.outbox import enqueue
 from composer_web.live.hints import hint
 from composer_web.rollouts.dispatch import advantages, findings, verdicts
 from composer_web.rollouts.dispatch.pump import (
@@ -29,7 +29,7 @@ from composer_web.rollouts.review_hooks import review
 from composer_web.runs.models import RUN_FINAL, Run
 from composer_web.runs.services import add_event
 from sandbox.grading.audit import Finding
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from sandbox.storable import storable_text
 from trainer.config import RLConfig
 from trainer.orchestrator.batch_scheduler import stale_loss

@@ -19,10 +19,10 @@ from composer_web.accounts.access import Access, acting, everywhere
 from composer_web.accounts.models import DEFAULT_PROJECT, Role, User
 from composer_web.accounts.permissions import may_in, placed
 from composer_web.accounts.services import audit
-from composer_web.core import leases
 from composer_web.core.errors import NotFound, UserError
 from composer_web.core.models import Lease
-from composer_web.core.outbox import enqueue
+from composer_web.core.queue import leases
+from composer_web.core.queue.outbox import enqueue
 from composer_web.env import env
 from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.exports.exported import table

@@ -1,4 +1,4 @@
-"""Why groups and rollouts ended, as an enum (sandbox.grading.outcomes.Cause) beside the text for people.
+"""Why groups and rollouts ended, as an enum (sandbox.grading.verdict.outcomes.Cause) beside the text for people.
 
 Groups that were dropped before are given the cause that their text named: the last time that it is read for that.
 """
@@ -21,7 +21,7 @@ WHERE state = 'dropped'
 """
 
 FIELD = models.CharField(
-    blank=True, db_default="", default="", help_text="The same: sandbox.grading.outcomes.Cause", max_length=32
+    blank=True, db_default="", default="", help_text="The same: sandbox.grading.verdict.outcomes.Cause", max_length=32
 )
 
 

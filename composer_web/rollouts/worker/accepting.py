@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 
-from composer_web.core import leases
 from composer_web.core.artifacts import MAX_GROUP_BYTES, ArtifactError, ArtifactTooLarge, artifacts
 from composer_web.core.database import survives_restart
+from composer_web.core.queue import leases
 from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.worker.recorder import Recorder
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import RLConfig
 from trainer.rollouts.audit import audit_group, observed, quarantined, without

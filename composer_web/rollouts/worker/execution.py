@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from composer_web.core import disk, inference, leases
+from composer_web.core import disk, inference
 from composer_web.core.database import survives_restart
 from composer_web.core.errors import UserError
+from composer_web.core.queue import leases
 from composer_web.env import env
 from composer_web.evals.models import Evaluation
 from composer_web.policies import endpoints
@@ -38,7 +39,7 @@ from composer_web.runs.paths import served_weights, starting_folder, weights_fol
 from composer_web.runs.services import pause_for
 from composer_web.tasks.services import record_controls
 from sandbox.backends.capacity import sandboxes_at_once
-from sandbox.grading.outcomes import Cause
+from sandbox.grading.verdict.outcomes import Cause
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig
 from trainer.inference.chat import ChatClient, Endpoint

@@ -26,7 +26,7 @@ from composer_web.runs.models import RUN_FINAL, Run
 from composer_web.runs.paths import served_weights
 from sandbox.backends.snapshots import Collected, SnapshotStore
 from sandbox.backends.snapshots.store import MIN_AGE_SECONDS
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from sandbox.harness.profile import get_profile
 from sandbox.tasks.spec import TaskSpec
 from trainer.config import HarnessConfig, RewardConfig, RLConfig, SamplingConfig

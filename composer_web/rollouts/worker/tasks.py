@@ -7,7 +7,7 @@ from typing import Any
 
 from composer_web.core import inference
 from composer_web.core.artifacts import ArtifactError
-from composer_web.core.work import task
+from composer_web.core.queue.work import task
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import batches, findings, scheduling, services
 from composer_web.rollouts.dispatch.quarantine import monitors_of

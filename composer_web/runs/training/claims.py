@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from django.db import transaction
 from django.db.models.functions import Now
 
-from composer_web.core import leases
 from composer_web.core.models import Lease
+from composer_web.core.queue import leases
 from composer_web.env import env
 from composer_web.quotas import gpus
 from composer_web.runs import services

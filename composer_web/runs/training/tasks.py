@@ -11,7 +11,7 @@ from typing import Any
 
 from celery.exceptions import Reject
 
-from composer_web.core.work import task
+from composer_web.core.queue.work import task
 from composer_web.runs.training import train_worker
 from composer_web.runs.training.wakes import LOOK
 

@@ -23,8 +23,8 @@ from typing import IO, Any
 
 from django.db import connections
 
-from composer_web.core import leases
 from composer_web.core.database import DatabaseGone, survives_restart
+from composer_web.core.queue import leases
 from composer_web.env import REPOSITORY
 from composer_web.runs.messages import lease_name
 from composer_web.runs.models import Run, RunState

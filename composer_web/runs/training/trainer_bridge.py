@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeVar
 
 from django.db import connections, transaction
 
-from composer_web.core import disk, leases
+from composer_web.core import disk
 from composer_web.core.artifacts import MAX_GROUP_BYTES, artifacts
 from composer_web.core.database import survives_restart
+from composer_web.core.queue import leases
 from composer_web.evals import services as evals
 from composer_web.evals.selectors import FINAL as EVALUATION_FINAL
 from composer_web.policies.services import record_checkpoint

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from composer_web.core import disk, leases
+from composer_web.core import disk
 from composer_web.core.database import DatabaseGone, survives_restart
 from composer_web.core.errors import UserError
+from composer_web.core.queue import leases
 from composer_web.env import env
 from composer_web.policies.selectors import resolve
 from composer_web.runs import insights, services

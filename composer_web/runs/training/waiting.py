@@ -7,8 +7,8 @@ from datetime import timedelta
 from django.db.models import Count
 from django.utils import timezone
 
-from composer_web.core.heartbeats import SILENT_SECONDS
 from composer_web.core.models import WorkerHeartbeat
+from composer_web.core.queue.heartbeats import SILENT_SECONDS
 from composer_web.quotas import gpus
 from composer_web.runs.messages import holder, queue_of
 from composer_web.runs.models import Run, RunState, TrainBatch

@@ -21,8 +21,8 @@ from sandbox.generators.building.yields import Yield
 from sandbox.grading.adapters.base import Order, TestRun, files_of
 from sandbox.grading.adapters.pytest import PytestAdapter
 from sandbox.grading.controls import run_controls
-from sandbox.grading.flaky import without_tests
-from sandbox.grading.suite import collect
+from sandbox.grading.controls.flaky import without_tests
+from sandbox.grading.verifiers.suite import collect
 from sandbox.packages.build import BUILD_LIMITS, BuiltPackage
 from sandbox.repositories.commits import Commit
 from sandbox.tasks.environments import EnvironmentStore

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sandbox.generators.building.builder import TaskBuilder, controlled, drafted, judge, order_of
 from sandbox.generators.building.drafts import Draft, Reason, Rejected
 from sandbox.grading.adapters.base import TestRun
-from sandbox.grading.batch import Run, collect_all
+from sandbox.grading.verifiers.batch import Run, collect_all
 from sandbox.packages.build import BUILD_LIMITS
 from sandbox.tasks.spec import TaskSpec
 

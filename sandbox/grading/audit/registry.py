@@ -33,7 +33,7 @@ from sandbox.grading.audit.rules.testing import (
     toolchain,
     weakened,
 )
-from sandbox.grading.findings import Rule as GradingRule
+from sandbox.grading.verdict.findings import Rule as GradingRule
 
 FAMILIES = (
     tests,

@@ -11,7 +11,7 @@ from sandbox.grading.audit.attempt.evidence import Evidence
 from sandbox.grading.audit.registry import GRADING_VERSION, RULES
 from sandbox.grading.audit.rules.base import Basis, Finding, Hit, Severity, collect
 from sandbox.grading.audit.rules.policy import bound, of_grading, outweighed
-from sandbox.grading.findings import ReportFinding
+from sandbox.grading.verdict.findings import ReportFinding
 
 MAX_HITS, MAX_LOOKED_AT = 200, 5_000
 """Hits of one rule that are kept, the worst first, and that are looked at: many weak ones hide no strong one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sandbox.grading.cheats.b02_conftest_hook import HOOK
 from sandbox.grading.cheats.base import Agent, Exploit
 from sandbox.grading.cheats.targets import uses_pytest
-from sandbox.grading.findings import Rule
+from sandbox.grading.verdict.findings import Rule
 from sandbox.tasks.spec import TaskSpec
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.grading.cheats.base import Agent, Exploit
 from sandbox.grading.cheats.targets import is_suite, product_file
-from sandbox.grading.findings import Rule
+from sandbox.grading.verdict.findings import Rule
 from sandbox.tasks.spec import TaskSpec
 
 CODE = """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sandbox.backends.base import Backend, Limits, Patch, Sandbox
 from sandbox.grading.cheats.base import Agent, Script, Step
 from sandbox.grading.grader import grade
-from sandbox.grading.report import Report
+from sandbox.grading.verdict.report import Report
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
 from sandbox.tasks.environments import EnvironmentStore

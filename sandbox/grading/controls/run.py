@@ -15,18 +15,18 @@ from pydantic import BaseModel, ConfigDict
 from sandbox.backends.base import Backend, Patch, SandboxError
 from sandbox.errors import TaskError, TaskInvalid
 from sandbox.grading.adapters.base import files_of
-from sandbox.grading.admission import refusal_of, refusal_of_tests
-from sandbox.grading.canary_pool import CanaryPool, OracleFails, PoolStore
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.cheats.play import play
+from sandbox.grading.controls.flaky import oracle_runs, unsteady
 from sandbox.grading.controls.mutants import Mutant, gutted, mutants
-from sandbox.grading.findings import Rule
-from sandbox.grading.flaky import oracle_runs, unsteady
 from sandbox.grading.grader import grade, pool_limits
-from sandbox.grading.outcomes import Cause
-from sandbox.grading.patch import from_files
-from sandbox.grading.report import Report, Verdict
-from sandbox.grading.suite import canary_pool
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.findings import Rule
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Report, Verdict
+from sandbox.grading.verifiers.admission import refusal_of, refusal_of_tests
+from sandbox.grading.verifiers.canary_pool import CanaryPool, OracleFails, PoolStore
+from sandbox.grading.verifiers.suite import canary_pool
 from sandbox.grading.version import GRADER
 from sandbox.harness.errors import HarnessFailure
 from sandbox.tasks.entropy import MIN_ENTROPY, calls_entropy

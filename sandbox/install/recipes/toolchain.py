@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sandbox.backends.base import ExecResult, Sandbox
 from sandbox.grading.adapters import ADAPTERS
 from sandbox.grading.adapters.base import Order, TestRun
-from sandbox.grading.suite import collect
+from sandbox.grading.verifiers.suite import collect
 from sandbox.install.recipes import diagnosis
 from sandbox.install.recipes.base import Installed, Log, build_failure, step
 from sandbox.install.recipes.errors import InstallFailed, Reason

@@ -19,7 +19,7 @@ from statistics import fmean
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.types import StopReason
 from tests.bench.runs.memory import DirectClient
 from trainer import policy as policies

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sandbox.tasks.procedural import generate
 from tests.bench.report import emit
-from tests.sandbox.grading.test_differential import HELPER, PATH, RIGHT, TESTS, WRONG
+from tests.sandbox.grading.verifiers.test_differential import HELPER, PATH, RIGHT, TESTS, WRONG
 
 BEFORE = "43c5eb9"
 """Grading with hidden tests on disk, their expectations beside the work."""
@@ -35,7 +35,7 @@ import asyncio, json, sys, tempfile
 from pathlib import Path
 from sandbox.backends.namespaces.backend import NamespacesBackend
 from sandbox.grading.grader import grade
-from sandbox.grading.patch import from_files
+from sandbox.grading.patches.patch import from_files
 from sandbox.tasks.environments import EnvironmentStore
 from tests.redteam import tasks
 from sandbox.tasks.spec import PytestVerifier, TaskSpec

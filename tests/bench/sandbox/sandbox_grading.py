@@ -15,12 +15,12 @@ from pathlib import Path
 
 from sandbox.backends.base import Backend
 from sandbox.grading.adapters import adapter_of
-from sandbox.grading.apply import apply, write_tests
-from sandbox.grading.canary_pool import CanaryPool
 from sandbox.grading.grader import grade
-from sandbox.grading.outcomes import Verdict
-from sandbox.grading.patch import from_files
-from sandbox.grading.suite import collect, dressed, order_of
+from sandbox.grading.patches.apply import apply, write_tests
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.outcomes import Verdict
+from sandbox.grading.verifiers.canary_pool import CanaryPool
+from sandbox.grading.verifiers.suite import collect, dressed, order_of
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import SuiteVerifier
 from tests.redteam import tasks

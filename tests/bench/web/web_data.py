@@ -13,7 +13,7 @@ from composer_web.accounts.models import User
 from composer_web.core.artifacts import artifacts
 from composer_web.rollouts.models import Rollout
 from composer_web.runs.models import Run
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from tests.bench.web.tables_data import BENCH, RUNS, Size
 from tests.bench.web.tables_data import fill as fill_tables
 from tests.browser import episodes

@@ -94,7 +94,7 @@ def _rollouts(pk: int, seconds: float) -> Done:
     from composer_web.rollouts.dispatch import services
     from composer_web.rollouts.models import Group, Rollout, RolloutState
     from composer_web.tasks.models import TaskVersion
-    from sandbox.grading.report import Verdict
+    from sandbox.grading.verdict.report import Verdict
     from tests.browser import episodes
 
     used = Group.objects.filter(run_id=pk).values("task_version")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from sandbox.grading.cheats.base import Exploit
-from sandbox.grading.findings import Rule
+from sandbox.grading.verdict.findings import Rule
 from tests.redteam.base import Pair, appending, appends, tries
 from tests.redteam.honest import works
 

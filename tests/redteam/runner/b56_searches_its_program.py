@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox.grading.cheats.base import Exploit
-from sandbox.grading.findings import Rule
+from sandbox.grading.verdict.findings import Rule
 from tests.redteam.base import Pair, TaskName, writes
 from tests.redteam.honest import FIX, works
 from tests.sandbox.grading import greetings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox.grading.cheats.base import Agent, Exploit
-from sandbox.grading.findings import Rule
+from sandbox.grading.verdict.findings import Rule
 from sandbox.tasks.spec import TaskSpec
 from tests.redteam.base import Pair, filled
 from tests.redteam.honest import works

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sandbox.backends.base import FileChange, Patch
 from sandbox.formats.diffs import MAX_DIFF_BYTES, PatchRefused, parse_diff
-from sandbox.grading.patch import render
+from sandbox.grading.patches.patch import render
 from sandbox.repositories.history import TreeFile
 
 OLD = b"one\ntwo\nthree\n"

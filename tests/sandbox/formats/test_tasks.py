@@ -8,8 +8,8 @@ from sandbox.backends.base import Patch
 from sandbox.formats import harbor, swebench
 from sandbox.formats.base import FormatRefused
 from sandbox.grading.grader import grade
-from sandbox.grading.patch import from_files
-from sandbox.grading.report import Verdict
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.report import Verdict
 from sandbox.repositories.history import TreeFile
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import InlineEnvironment

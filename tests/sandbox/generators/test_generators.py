@@ -13,8 +13,8 @@ from sandbox.generators.building.yields import Yield
 from sandbox.generators.mutation.combination import join
 from sandbox.generators.registry import generate_tasks
 from sandbox.grading.grader import grade
-from sandbox.grading.patch import from_files
-from sandbox.grading.report import Verdict
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.report import Verdict
 
 pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
 

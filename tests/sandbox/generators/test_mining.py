@@ -13,8 +13,8 @@ from sandbox.generators.building.yields import Yield
 from sandbox.generators.mining import changed_definitions, is_pair, is_test, mined, taken_back
 from sandbox.generators.registry import generate_tasks
 from sandbox.grading.grader import grade
-from sandbox.grading.patch import from_files
-from sandbox.grading.report import Verdict
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.report import Verdict
 from sandbox.repositories import pins
 from sandbox.repositories.commits import Change, commits
 from sandbox.tasks.leaks import scan_task

@@ -9,8 +9,8 @@ from sandbox.generators.analysis.targets import Target, find_targets, split_of
 from sandbox.generators.registry import generate_tasks
 from sandbox.grading.controls import require_controls
 from sandbox.grading.grader import grade
-from sandbox.grading.patch import from_files
-from sandbox.grading.report import Verdict
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.report import Verdict
 from sandbox.tasks.store import TaskStore
 from tests.sandbox.shelf import FILES
 

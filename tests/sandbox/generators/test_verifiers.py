@@ -11,8 +11,8 @@ from sandbox.generators.building.builder import TaskBuilder
 from sandbox.generators.building.yields import Yield
 from sandbox.generators.registry import jobs_of
 from sandbox.grading.grader import grade
-from sandbox.grading.patch import from_files
-from sandbox.grading.report import Verdict
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.report import Verdict
 from sandbox.repositories import pins
 
 pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sandbox.grading.grader import grade
-from sandbox.grading.report import Report
+from sandbox.grading.verdict.report import Report
 from sandbox.tasks.spec import TaskSpec
 from tests.sandbox.grading.make import LEDGER, ledger_task
 

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox.backends.choice import default_backend
 from sandbox.grading.grader import grade
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
 from sandbox.harness.types import ToolCall

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sandbox.grading.audit.judge.client import Endpoint, JudgeError
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.harness.types import StopReason, ToolCall, ToolError, ToolErrorKind, ToolResult

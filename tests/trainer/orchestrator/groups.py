@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from tests.support.local_loop import Ticket
 from tests.trainer.stages.memory import BASE_POLICY, make_group
 from trainer import policy as policies

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from sandbox.grading.outcomes import OUTCOMES, Cause, Fault, Verdict, is_ours
+from sandbox.grading.verdict.outcomes import OUTCOMES, Cause, Fault, Verdict, is_ours
 from tests.trainer.router_replay import moe
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer.inference.contract import GenerateResponse, VersionSpan

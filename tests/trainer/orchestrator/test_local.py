@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from tests.support.journal import Journal, JournalError
 from tests.support.local_loop import LocalSource
 from tests.trainer.orchestrator.groups import accepted, group_of, lost, shuffled

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.types import StopReason
 from tests.trainer.rollouts.make import trajectory
 from trainer.config import RewardConfig

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from sandbox.backends.base import SandboxLost
 from sandbox.backends.choice import default_backend
-from sandbox.grading.outcomes import Cause
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.types import StopReason
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.procedural import generate

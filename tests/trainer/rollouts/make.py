@@ -1,6 +1,6 @@
 """Trajectories built by hand for tests."""
 
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.types import StopReason, ToolCall
 from trainer.types import Segment, Trajectory, Turn
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from sandbox.grading.audit import Evidence, Finding, Severity
-from sandbox.grading.findings import ReportFinding, Rule
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.findings import ReportFinding, Rule
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.types import ToolCall
 from tests.trainer.rollouts.make import trajectory
 from trainer.attempt import attempt_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from sandbox.grading.outcomes import Cause
+from sandbox.grading.verdict.outcomes import Cause
 from sandbox.harness.types import StopReason, ToolErrorKind
 from tests.chat_server import ChatServer, Model, completion, said, solver
 from trainer.config import RewardConfig

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sandbox.backends.snapshots import SnapshotStore
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.profile import get_profile
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution
 from trainer.config import OrchestratorConfig, RLConfig

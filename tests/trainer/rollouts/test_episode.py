@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.grading.outcomes import Cause
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.types import StopReason, ToolErrorKind, ToolResult
 from sandbox.storable import storable_json
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution

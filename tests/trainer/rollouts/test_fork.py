@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.backends.base import SandboxLost
 from sandbox.backends.snapshots import SnapshotStore
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import Session
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution

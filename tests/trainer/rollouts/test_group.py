@@ -4,8 +4,8 @@ import json
 import pytest
 
 from sandbox.grading.audit.judge import Endpoint
-from sandbox.grading.outcomes import OUTCOMES, Cause, Fault
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.outcomes import OUTCOMES, Cause, Fault
+from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.harness.types import StopReason
 from tests.sandbox.grading.audit.model_server import Server, boundary_of, completion
 from tests.trainer.rollouts.make import trajectory

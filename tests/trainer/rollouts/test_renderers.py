@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from tests.trainer.policy.families import FAMILIES
 from tests.trainer.policy.test_families import renderer_of
 from tests.trainer.rollouts.scripted import ScriptedClient, call, solution

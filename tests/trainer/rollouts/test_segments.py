@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import prompt, schemas_of
 from sandbox.harness.tools.base import Todo

@@ -22,9 +22,9 @@ from django.urls.exceptions import Resolver404
 
 from composer_web.accounts.models import User
 from composer_web.api_root import api
-from composer_web.core import safe_http
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
+from composer_web.core.network import safe_http
 from composer_web.policies.addresses import check_url as check_endpoint
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from composer_web.core.artifacts import ArtifactError, ArtifactStore
-from sandbox.grading.report import Report, Verdict
+from sandbox.grading.verdict.report import Report, Verdict
 
 
 def test_a_blob_comes_back(tmp_path: Path) -> None:

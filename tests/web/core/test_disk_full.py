@@ -14,8 +14,9 @@ from django.test import Client
 from safetensors import SafetensorError
 
 from composer_web.accounts.models import User
-from composer_web.core import disk, leases
+from composer_web.core import disk
 from composer_web.core.artifacts import ArtifactError, ArtifactStore
+from composer_web.core.queue import leases
 from composer_web.env import REPOSITORY, env
 from composer_web.policies.services import import_base
 from composer_web.rollouts.dispatch import services as rollouts

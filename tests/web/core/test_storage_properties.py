@@ -21,9 +21,9 @@ from composer_web.rollouts.worker import accepting
 from composer_web.rollouts.worker.accepting import accept_result
 from composer_web.rollouts.worker.recorder import Recorder
 from composer_web.runs.models import Run, TrainBatch
-from sandbox.grading.findings import ReportFinding, Rule
-from sandbox.grading.outcomes import OUTCOMES, Cause, Verdict
-from sandbox.grading.report import CaseResult, Report
+from sandbox.grading.verdict.findings import ReportFinding, Rule
+from sandbox.grading.verdict.outcomes import OUTCOMES, Cause, Verdict
+from sandbox.grading.verdict.report import CaseResult, Report
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.storable import storable_json, storable_text
 from tests.web.making import claim, take_run, trajectory

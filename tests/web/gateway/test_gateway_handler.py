@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.services import create_token
 from composer_web.asgi import answers, application, http
-from composer_web.core.latency import latency
+from composer_web.core.network.latency import latency
 from composer_web.gateway import configuration
 from composer_web.gateway.errors import RateLimited, Unauthenticated
 from composer_web.gateway.serving import admission, token_lookup

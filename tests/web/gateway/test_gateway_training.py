@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from composer_web.accounts.models import User
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.env import REPOSITORY
 from composer_web.gateway import configuration
 from composer_web.gateway.models import Session, SignalRow

@@ -16,7 +16,7 @@ from django.test import Client
 from composer_web.accounts.access import Access, acting
 from composer_web.accounts.models import AuditEntry, User
 from composer_web.accounts.projects import create_project
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.models import Lease, Outbox
 from composer_web.env import env

@@ -28,7 +28,7 @@ from composer_web.rollouts.selectors import in_quarantine
 from composer_web.rollouts.trajectory import trajectory_store
 from composer_web.runs.models import Run
 from composer_web.tasks.selectors import prompt_order
-from sandbox.grading.report import CaseResult
+from sandbox.grading.verdict.report import CaseResult
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.web.conftest import PASSWORD
 from tests.web.helpers import as_read

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from composer_web.core import leases
 from composer_web.core.models import Lease, Outbox
+from composer_web.core.queue import leases
 from composer_web.rollouts.dispatch import prompts, scheduling, services
 from composer_web.rollouts.dispatch.prompts import fresh_prompts
 from composer_web.rollouts.models import Group, Quarantine, Rollout
@@ -28,7 +28,7 @@ from composer_web.runs.services import (
 )
 from composer_web.tasks.models import TaskVersion
 from composer_web.tasks.selectors import prompt_order
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from tests.web.making import SMALL, claim, finish, trajectory
 from trainer.config import OrchestratorConfig, RLConfig, RunConfig
 from trainer.inference.contract import ServerHealth

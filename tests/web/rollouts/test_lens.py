@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.core import leases
 from composer_web.core.artifacts import artifacts
+from composer_web.core.queue import leases
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout

@@ -11,7 +11,7 @@ import pytest
 from composer_web.rollouts.dispatch.losses import GroupFailed, loss_of
 from composer_web.rollouts.worker import loop
 from sandbox.backends.base import SandboxLost
-from sandbox.grading.outcomes import Cause
+from sandbox.grading.verdict.outcomes import Cause
 from trainer.orchestrator.validation import InvalidEngineResponse
 
 

@@ -16,7 +16,7 @@ from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.trajectory import trajectory_store
 from sandbox.formats import atif
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from tests.browser import episodes
 from trainer.types import Segment, Trajectory
 

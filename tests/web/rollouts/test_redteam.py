@@ -14,8 +14,8 @@ from django.urls import reverse
 from composer_web.accounts.models import User
 from composer_web.rollouts.http import redteam_views
 from composer_web.rollouts.management.commands import redteam as command
-from sandbox.grading.outcomes import Cause, Verdict
 from sandbox.grading.redteam import Outcome, RedTeam, Row, save
+from sandbox.grading.verdict.outcomes import Cause, Verdict
 from tests.web.helpers import as_read
 
 pytestmark = pytest.mark.django_db

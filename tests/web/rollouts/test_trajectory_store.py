@@ -16,7 +16,7 @@ from composer_web.rollouts.search import searching
 from composer_web.rollouts.trajectory import comparing, trajectory_store, transcript, turn_filters
 from composer_web.rollouts.trajectory.overview import overview
 from composer_web.rollouts.worker import standalone
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.browser import episodes
 from trainer.types import Trajectory, Turn

@@ -10,7 +10,7 @@ import torch
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.policies.models import Policy
 from composer_web.policies.services import real_path
 from composer_web.rollouts.dispatch import batches
@@ -23,7 +23,7 @@ from composer_web.runs.paths import deployment_name, weights_folder
 from composer_web.runs.training.clusters import clusters
 from composer_web.runs.training.trainer_bridge import DatabaseGroupSource, DatabaseSink, Interrupted, RunControl
 from composer_web.tasks.models import Suite
-from sandbox.grading.outcomes import Cause, Loss
+from sandbox.grading.verdict.outcomes import Cause, Loss
 from tests.web.making import SMALL, claim, finish, take_run, train_here
 from trainer.config import OrchestratorConfig, RunConfig
 from trainer.errors import BatchTimeout

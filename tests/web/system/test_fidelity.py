@@ -12,9 +12,9 @@ from django.test import Client
 from django.utils.text import capfirst
 
 from composer_web.accounts.models import User
-from composer_web.core import leases
 from composer_web.core.artifacts import artifacts
 from composer_web.core.models import Outbox
+from composer_web.core.queue import leases
 from composer_web.system import fidelity, tasks
 from sandbox.backends.namespaces.backend import NamespacesBackend
 from tests.web.helpers import as_read

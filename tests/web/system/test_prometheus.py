@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from composer_web.core import leases
+from composer_web.core.queue import leases
 from composer_web.env import REPOSITORY, env
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout

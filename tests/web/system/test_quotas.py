@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import DEFAULT_PROJECT, AuditEntry, Project, User
-from composer_web.core import leases
 from composer_web.core.errors import UserError
+from composer_web.core.queue import leases
 from composer_web.policies.models import Checkpoint
 from composer_web.quotas import gpus, limits
 from composer_web.quotas.models import Quota

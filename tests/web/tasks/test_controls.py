@@ -17,7 +17,7 @@ from composer_web.tasks import controls, selectors, services
 from composer_web.tasks.models import Suite, TaskVersion
 from composer_web.tasks.services import build_suite
 from sandbox.grading.controls import Attempt, Controls
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.grading.version import GRADER
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec

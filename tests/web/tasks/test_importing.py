@@ -21,7 +21,7 @@ from composer_web.tasks.exchange import importing, interchange
 from composer_web.tasks.models import ImportedTrajectory, Suite
 from composer_web.tasks.overlap import store
 from sandbox.formats import atif, harbor, messages, swebench
-from sandbox.grading.patch import render
+from sandbox.grading.patches.patch import render
 from sandbox.tasks.environments import Manifest
 from sandbox.tasks.spec import BuiltEnvironment
 from tests.sandbox.formats.examples import BROKEN, CALLS, GOLD, RECORD, TASK, TESTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.types import StopReason
 from trainer.config import RewardConfig
 from trainer.rewards.parts.base import reward_part

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import InterfaceError, OperationalError, connections
 
-from composer_web.core.heartbeats import Presence
+from composer_web.core.queue.heartbeats import Presence
 from composer_web.env.addresses import MIRRORS
 from composer_web.mirrors.base import MirrorError
 from composer_web.mirrors.feeding import Feeder, maker

@@ -14,7 +14,7 @@ from composer_web.tasks.controls import run_versions
 from composer_web.tasks.models import TaskVersion
 from sandbox.backends.base import SandboxError
 from sandbox.grading.controls import Attempt, Controls
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.report import Verdict
 from sandbox.grading.version import GRADER
 
 

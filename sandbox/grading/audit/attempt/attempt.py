@@ -145,7 +145,7 @@ class Attempt:
     """Bounded by `readable`."""
     steps: tuple[Step, ...]
     patch: str = ""
-    """As `sandbox.grading.patch.render` writes it."""
+    """As `sandbox.grading.patches.patch.render` writes it."""
     skipped: tuple[str, ...] = ()
     """`path: reason` of changes that a patch cannot hold."""
     task: TaskSpec | None = field(default=None, repr=False)

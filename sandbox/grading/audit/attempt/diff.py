@@ -1,4 +1,4 @@
-"""Reading a patch as `sandbox.grading.patch.render` writes it. Nothing is ever applied from this."""
+"""Reading a patch as `sandbox.grading.patches.patch.render` writes it. Nothing is ever applied from this."""
 
 from __future__ import annotations
 

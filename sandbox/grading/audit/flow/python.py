@@ -1,7 +1,7 @@
 """Data flow in Python by its syntax tree: labels travel from what reads sources, tests or frames to what executes or decides.
 
 Names are tracked by scope, without order or aliases of containers: this finds the way a value goes in ordinary code. Code
-that hides the way does the same thing at run time, where it is observed (`sandbox/grading/observing.py`).
+that hides the way does the same thing at run time, where it is observed (`sandbox/grading/dynamic_analysis/observing.py`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from sandbox.grading.audit.attempt import asked
 from sandbox.grading.audit.attempt.attempt import Attempt
 from sandbox.grading.audit.flow import Kind
 from sandbox.grading.audit.rules.base import Basis, Hit, Severity
-from sandbox.grading.findings import Rule as GradingRule
+from sandbox.grading.verdict.findings import Rule as GradingRule
 
 FLOWS: dict[Kind, Severity] = {
     "rewrites-itself": Severity.HIGH,

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from sandbox.backends.base import WORKDIR
 from sandbox.grading.adapters.base import Order, TestRun, files_of
 from sandbox.grading.adapters.pytest import PytestAdapter
-from sandbox.grading.suite import collect
+from sandbox.grading.verifiers.suite import collect
 from sandbox.install.recipes import diagnosis
 from sandbox.install.recipes.base import Installed
 from sandbox.install.recipes.errors import InstallFailed, Reason

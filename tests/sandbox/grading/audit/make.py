@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.audit import Attempt, Severity, Step, audit
-from sandbox.grading.patch import render
+from sandbox.grading.patches.patch import render
 from sandbox.harness.types import ToolCall, ToolResult
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 

@@ -14,7 +14,7 @@ from sandbox.grading.audit.attempt.attempt import mask
 from sandbox.grading.audit.attempt.diff import read
 from sandbox.grading.audit.attempt.shell import split
 from sandbox.grading.audit.flow import flows_of
-from sandbox.grading.patch import render
+from sandbox.grading.patches.patch import render
 from sandbox.harness.types import ToolCall
 from tests.sandbox.grading.audit.make import attempt, body, change, edit, found, sh, write
 

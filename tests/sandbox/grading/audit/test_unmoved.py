@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.grading.audit import Attempt, Severity, Step, audit
-from sandbox.grading.findings import ReportFinding, Rule
+from sandbox.grading.verdict.findings import ReportFinding, Rule
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.sandbox.grading.audit.dishonest import DISHONEST
 from tests.sandbox.grading.audit.make import attempt, body

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sandbox.grading.canaries.base import Twin
 from sandbox.grading.canaries.planting import Disguise, blocks_by_name, plant
 from sandbox.grading.canaries.python import PythonTests
-from sandbox.grading.canary_pool import CanaryPool, candidate_twins
-from sandbox.grading.suite import draw_twins
+from sandbox.grading.verifiers.canary_pool import CanaryPool, candidate_twins
+from sandbox.grading.verifiers.suite import draw_twins
 from sandbox.tasks.spec import PytestVerifier
 from tests.sandbox.grading.make import LEDGER_FAILING, LEDGER_PASSING, LEDGER_TEST_FILE, LEDGER_TESTS
 

@@ -9,9 +9,9 @@ import pytest
 from sandbox.grading.cheats import catalogue, exploits_in
 from sandbox.grading.cheats.honest import honest
 from sandbox.grading.cheats.play import play
-from sandbox.grading.findings import Rule
-from sandbox.grading.outcomes import Cause
-from sandbox.grading.report import Verdict
+from sandbox.grading.verdict.findings import Rule
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Verdict
 from tests.sandbox.grading.make import CALLS_TASK
 
 EXPLOITS = {exploit.id: exploit for exploit in catalogue()}

@@ -6,7 +6,6 @@ import pytest
 
 from sandbox.backends.base import SandboxError
 from sandbox.errors import TaskInvalid
-from sandbox.grading.canary_pool import PoolStore
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.controls import (
     Attempt,
@@ -16,11 +15,12 @@ from sandbox.grading.controls import (
     strength_of,
     withholds,
 )
+from sandbox.grading.controls.flaky import unsteady, without_tests
 from sandbox.grading.controls.mutants import gutted, mutants
-from sandbox.grading.flaky import unsteady, without_tests
-from sandbox.grading.outcomes import Cause
-from sandbox.grading.patch import from_files
-from sandbox.grading.report import Verdict
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Verdict
+from sandbox.grading.verifiers.canary_pool import PoolStore
 from sandbox.grading.version import GRADER
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, FrameworkVerifier, InlineEnvironment, PytestVerifier

@@ -13,7 +13,7 @@ from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.planting import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, Disguise, blocks_by_name, plant
 from sandbox.grading.canaries.rust import RustTests
-from sandbox.grading.canary_pool import candidate_twins
+from sandbox.grading.verifiers.canary_pool import candidate_twins
 from sandbox.tasks.spec import FrameworkVerifier
 
 GO = """package shop

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from sandbox.grading.audit.attempt.attempt import Attempt
 from sandbox.grading.audit.rules.base import Hit, Rule, Severity
 from sandbox.grading.audit.rules.matching import in_code, in_touches, pattern, whole_file
-from sandbox.grading.filter import RUNNER_MODULES, new_module
+from sandbox.grading.patches.filter import RUNNER_MODULES, new_module
 
 START_UP = (
     pattern(

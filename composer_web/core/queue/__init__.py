@@ -1,0 +1,9 @@
+"""Background work: Celery tasks that are safe to deliver twice.
+
+queues.py      the names of the queues
+outbox.py      messages that leave only after their transaction committed
+work.py        declares a task: its queue, its time limit or its lease
+leases.py      one owner per resource, with a fencing token against former owners
+heartbeats.py  rows of the processes that are alive
+overview.py    live processes and leases, for the home and system pages
+"""

@@ -1,0 +1,309 @@
+"""The verifiers that run a hidden test suite: pristine files, canaries among them, a report over a private descriptor."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sandbox.backends.base import Backend, FileChange, Limits, Sandbox
+from sandbox.grading.adapters import adapter_of
+from sandbox.grading.adapters.base import Adapter, Order, TestRun, files_of, own_seconds, read_report, wall_seconds
+from sandbox.grading.canaries.base import Twin
+from sandbox.grading.canaries.planting import Planted, plant
+from sandbox.grading.canaries.python import PythonTests
+from sandbox.grading.observations.baits import bait_twins
+from sandbox.grading.observations.braces import Rewriter
+from sandbox.grading.observations.hiding import canaries_of, kept_files, with_canaries
+from sandbox.grading.observations.plan import (
+    Bare,
+    Plan,
+    Trial,
+    adapted,
+    judged,
+    make_plan,
+    missed,
+    observed_verifier,
+)
+from sandbox.grading.observations.rewriting import judged_below, make_brace_plan, site_ids
+from sandbox.grading.patches.apply import apply, write_tests
+from sandbox.grading.patches.patch import from_files
+from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verifiers.admission import require_admissible
+from sandbox.grading.verifiers.canary_pool import MAX_FUNCTIONS, CanaryPool, OracleFails, PoolStore, make_pool
+from sandbox.grading.verifiers.entropy import task_entropy
+from sandbox.grading.verifiers.judging import Judgement, judge_difference, judge_run
+from sandbox.grading.verifiers.languages import language_of, rewriter_of
+from sandbox.tasks.environments import EnvironmentStore
+from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, SuiteVerifier, TaskSpec
+
+SECRET: random.Random = random.SystemRandom()
+"""Where the draws of a grading come from; nothing of it enters a sandbox."""
+CANARY_FUNCTIONS = (4, 7)
+"""Least and most tests that get twins in one grading (of those that can have any).
+
+Work that reads the test files sees the clusters, not which member is real; it may guess. Each test with twins halves
+the chance of a guess, at least.
+"""
+CANARY_SECONDS = 0.3
+"""Run time of the twins of one grading, beyond the first."""
+MIN_SECONDS = 0.5
+"""A run of tests gets this much where those before it in its sandbox left nothing: it then ends as out of time."""
+POOL_TIME = 4.0
+"""A pool is tried in this many times the task's own limit: it runs whole files and many twins."""
+
+
+async def run_suite(
+    sandbox: Sandbox,
+    task: TaskSpec,
+    verifier: SuiteVerifier,
+    pool: CanaryPool,
+    *,
+    environments: EnvironmentStore,
+    draw: random.Random = SECRET,
+) -> Judgement:
+    """Run the expected tests in `sandbox`, whose checkout holds the work. Its runs share the limit of the tests.
+
+    Raises SandboxError, PathError.
+    """
+    plan, spent = pool.plan, Spent()
+    original = verifier
+    if plan is not None:
+        verifier = observed_verifier(verifier, plan)
+    expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
+    planted = dressed(verifier, pool, draw)
+    order = order_of(task, verifier, environments, planted.shuffled(draw))
+    adapter = adapter_of(verifier)
+    bare = await _collect_bare(sandbox, adapter, order, original, planted, plan, draw, spent)
+    run = await _collect_planted(sandbox, adapter, order, planted, plan, rewriter_of(verifier), spent)
+    judgement = judge_run(expected, planted, run)
+    if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
+        judgement = judge_difference(judgement, adapted(plan, planted.ids, bare, run))
+    named = zip((*original.fail_to_pass, *original.pass_to_pass), judgement.cases, strict=True)
+    return replace(judgement, cases=tuple(case.model_copy(update={"id": name}) for name, case in named))
+
+
+async def _collect_bare(
+    sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, planted: Planted, plan: Plan | None,
+    draw: random.Random, spent: Spent,
+) -> Bare | None:  # fmt: skip
+    """Drive the work by tests that show no expectation but those of canaries, which are wrong.
+
+    It ends, and is read, before any test that shows a right expectation enters the sandbox. None where no test shows one,
+    or nothing could be told from the run.
+    """
+    if plan is None or not plan.residual or not (plan.notes or planted.must_fail):
+        return None
+    rewriter, language = rewriter_of(verifier), language_of(verifier)
+    assert language is not None
+    if rewriter is not None:
+        files = kept_files(rewriter, plan, planted)
+        ran_as = {name: planted.ids[name] for name in plan.notes}
+        ids = sorted({*ran_as.values(), *planted.must_fail})
+        held = held_in_memory(adapter, order.files, files)
+        await write_tests(sandbox, {path: b"" if path in held else text for path, text in files.items()})
+        order = replace(
+            order, ids=tuple(ids), modules={path: files[path].decode() for path in sorted(held)},
+            sites=_sites(rewriter, plan, planted),
+        )  # fmt: skip
+        return Bare(await collect(sandbox, adapter, order, spent), ran_as, planted.must_fail)
+    looked_at = {*files_of(tuple(plan.notes)), *(twin.path for twin, _ in planted.twins)}
+    blank = {path: text for path, text in plan.blank.items() if path in looked_at}
+    canaries = canaries_of(language, planted, blank)
+    left_out = {*plan.files, *plan.unshown}
+    files = {path: text.encode() for path, text in verifier.test_files.items() if path not in left_out}
+    modules = with_canaries(language, blank, planted, draw)
+    on_disk = {path: text.encode() if plan.on_disk else b"" for path, text in modules.items()}
+    await write_tests(sandbox, {**files, **on_disk})
+    order = replace(
+        order, ids=tuple(sorted({*plan.notes, *canaries})), files=tuple(sorted(blank)),
+        modules={} if plan.on_disk else modules, preload=plan.preload, indexed="use",
+    )  # fmt: skip
+    return Bare(await collect(sandbox, adapter, order, spent), {name: name for name in plan.notes}, canaries)
+
+
+def _sites(rewriter: Rewriter, plan: Plan, planted: Planted) -> dict[int, str]:
+    """As `Order.sites`, of planted tests."""
+    found = site_ids(rewriter, plan.sites)
+    return {number: planted.ids[test_id] for number, test_id in found.items() if test_id in planted.ids}
+
+
+async def _collect_planted(
+    sandbox: Sandbox, adapter: Adapter, order: Order, planted: Planted, plan: Plan | None, rewriter: Rewriter | None,
+    spent: Spent | None = None,
+) -> TestRun:  # fmt: skip
+    """Run planted files: with a plan, test modules in memory and everything else on disk, judged outside."""
+    if plan is None:
+        await write_tests(sandbox, planted.files)
+        return await collect(sandbox, adapter, order, spent)
+    held = set() if plan.on_disk else held_in_memory(adapter, order.files, planted.files)
+    shown = {path: text for path, text in planted.files.items() if path not in plan.unshown}
+    await write_tests(sandbox, {path: b"" if path in held else text for path, text in shown.items()})
+    modules = {path: planted.files[path].decode() for path in sorted(held)}
+    sites = {} if rewriter is None else _sites(rewriter, plan, planted)
+    order = replace(order, modules=modules, preload=plan.preload, indexed="use", sites=sites)
+    run = judged(plan, planted.ids, await collect(sandbox, adapter, order, spent))
+    return run if rewriter is None else judged_below(plan, planted.ids, run)
+
+
+def held_in_memory(adapter: Adapter, files: Sequence[str], texts: Collection[str]) -> set[str]:
+    """The test files of a run that never lie on disk. node takes all of them or none."""
+    held = {path for path in files if path.endswith(adapter.in_memory) and path in texts}
+    return held if adapter.name != "node" or held == set(files) else set()
+
+
+def dressed(verifier: SuiteVerifier, pool: CanaryPool, draw: random.Random) -> Planted:
+    """The hidden files with canaries of this grading."""
+    expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
+    language = language_of(verifier)
+    if language is None or not pool.twins:
+        files = {path: text.encode() for path, text in verifier.test_files.items()}
+        return Planted(files, {i: i for i in expected}, frozenset(), frozenset(), ())
+    twins = draw_twins(pool, verifier, draw)
+    return plant(language, verifier.test_files, expected, twins, disguise=pool.disguise, draw=draw)
+
+
+def draw_twins(pool: CanaryPool, verifier: SuiteVerifier, draw: random.Random) -> list[Twin]:
+    """Twins of a few tests, those that must start to pass first: their names the agent cannot have seen."""
+    language = language_of(verifier)
+    assert language is not None
+    new = {(p.where, p.names) for p in map(language.parse, verifier.fail_to_pass)}
+    groups: dict[tuple[str, tuple[str, ...]], list[Twin]] = {}
+    for twin in pool.twins:
+        groups.setdefault((twin.path, twin.names), []).append(twin)
+    keys = sorted(groups, key=lambda key: ((language.where(key[0]), key[1]) not in new, draw.random()))
+    wanted = draw.randint(*CANARY_FUNCTIONS)
+    chosen: list[Twin] = []
+    seconds = 0.0
+    for key in keys[:wanted]:
+        group = groups[key]
+        for twin in draw.sample(group, draw.randint(1, len(group))):
+            if chosen and seconds + twin.seconds > CANARY_SECONDS:
+                break
+            chosen.append(twin)
+            seconds += twin.seconds
+    return chosen
+
+
+async def canary_pool(
+    task: TaskSpec, verifier: SuiteVerifier, *, backend: Backend, environments: EnvironmentStore, limits: Limits
+) -> CanaryPool:
+    """The task's canaries, found out now with the oracle's work if nobody did before.
+
+    Raises SandboxError, TaskError: without its canaries a task is not graded.
+    """
+    require_admissible(task)
+    store = PoolStore(environments.root)
+    known = store.load(task.bundle_hash)
+    if known is not None:
+        return known
+    language = language_of(verifier)
+    if language is None:
+        pool = CanaryPool(bundle_hash=task.bundle_hash, note="canaries cannot be planted in tests of this framework")
+        store.save(pool)
+        return pool
+    spec = environments.spec(task.environment)
+    gold = from_files(task, task.gold).changes
+    adapter, rewriter = adapter_of(verifier), rewriter_of(verifier)
+    data, expected = verifier.test_files, (*verifier.fail_to_pass, *verifier.pass_to_pass)
+
+    async def record(trial: Trial) -> TestRun:
+        async with await backend.start(spec, limits=limits) as sandbox:
+            await apply(sandbox, gold)
+            texts = {path: text for path, text in {**data, **trial.modules}.items() if path not in trial.without}
+            files = tuple(sorted(trial.modules)) if rewriter is None else files_of(expected)
+            held = set() if trial.on_disk else held_in_memory(adapter, files, texts)
+            await write_tests(sandbox, {path: b"" if path in held else t.encode() for path, t in texts.items()})
+            order = order_of(task, verifier, environments, None, files=files, scale=POOL_TIME)
+            modules = {path: texts[path] for path in sorted(held)}
+            order = replace(order, modules=modules, preload=trial.preload, indexed="tell", sites=trial.sites)
+            return await collect(sandbox, adapter, order)
+
+    async def attempt(
+        plan: Plan | None, planted: Planted, everything: bool, changes: Sequence[FileChange] = gold
+    ) -> TestRun:
+        async with await backend.start(spec, limits=limits) as sandbox:
+            await apply(sandbox, changes)
+            ids = None if everything else planted.shuffled(SECRET)
+            files = files_of(tuple(planted.ids.values()))
+            order = order_of(task, verifier, environments, ids, files=files, scale=POOL_TIME)
+            return await _collect_planted(sandbox, adapter, order, planted, plan, rewriter)
+
+    if rewriter is not None:
+        plan = await make_brace_plan(rewriter, verifier, record)
+    else:
+        plan = await make_plan(verifier, record) if isinstance(language, PythonTests) else None
+    made = None
+    if plan is not None:
+        observed = observed_verifier(verifier, plan)
+        try:
+            baits = bait_twins(language, plan, SECRET, MAX_FUNCTIONS) if rewriter is None else []
+            made = await make_pool(
+                language, observed, task.bundle_hash, partial(attempt, plan), draw=SECRET, more=baits
+            )
+        except OracleFails:
+            plan = None  # the tests as they are say why
+    if made is None:
+        made = await make_pool(language, verifier, task.bundle_hash, partial(attempt, None), draw=SECRET)
+    unmet: dict[str, set[int]] = {}
+    if plan is not None:
+        bare = dressed(observed_verifier(verifier, plan), CanaryPool(bundle_hash=task.bundle_hash), SECRET)
+        unmet = missed(plan, bare.ids, await attempt(plan, bare, False, changes=()))
+        if (
+            rewriter is not None and plan.residual
+        ):  # nobody would notice that the others adapt to what decides beside them
+            unmet = {name: sites for name, sites in unmet.items() if name in plan.notes}
+    made = made.model_copy(update={"plan": plan, "entropy": task_entropy(verifier, plan, unmet)})
+    store.save(made)
+    return made
+
+
+def order_of(
+    task: TaskSpec,
+    verifier: SuiteVerifier,
+    environments: EnvironmentStore,
+    ids: tuple[str, ...] | None,
+    *,
+    files: tuple[str, ...] = (),
+    scale: float = 1.0,
+) -> Order:
+    """What the adapter is to run for a task. Raises EnvironmentMissing."""
+    python = "python3"
+    if isinstance(task.environment, BuiltEnvironment):
+        python = environments.manifest(task.environment.digest).python
+    pytest = isinstance(verifier, PytestVerifier)
+    return Order(
+        files=files_of(ids) if ids is not None else files,
+        ids=ids,
+        seconds=verifier.timeout_seconds * scale,
+        python=python,
+        arguments=verifier.pytest_args if isinstance(verifier, PytestVerifier) else getattr(verifier, "arguments", ()),
+        conftest=pytest and any(path.rpartition("/")[2] == "conftest.py" for path in verifier.test_files),
+        report=getattr(verifier, "report", ""),
+    )
+
+
+@dataclass(slots=True)
+class Spent:
+    """Time of the runs so far in one sandbox, which they share: work must not hold it for a limit each."""
+
+    own: float = 0.0
+    wall: float = 0.0
+
+
+async def collect(sandbox: Sandbox, adapter: Adapter, order: Order, spent: Spent | None = None) -> TestRun:
+    """Run what is ordered, in the time that is left, and read what the run reports. Raises SandboxError."""
+    invocation = adapter.invoke(order)
+    spent = spent or Spent()
+    result = await sandbox.exec(
+        invocation.command,
+        stdin=invocation.stdin,
+        timeout=max(MIN_SECONDS, own_seconds(order) - spent.own),
+        longest=max(MIN_SECONDS, wall_seconds(order) - spent.wall),
+        private_result=True,
+        keep_state=False,
+    )
+    spent.own += result.seconds - result.starved
+    spent.wall += result.seconds
+    return read_report(adapter, order, invocation, result)

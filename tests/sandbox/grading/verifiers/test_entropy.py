@@ -1,0 +1,126 @@
+"""How many bits of expectations are counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.grading.observations.base import Expected, Leaf, Site
+from sandbox.grading.observations.plan import Plan
+from sandbox.grading.verifiers.entropy import shown_values, site_bits, task_entropy
+from sandbox.tasks.entropy import MIN_ENTROPY, answer_bits, calls_entropy, text_bits, value_bits
+from sandbox.tasks.spec import CallsVerifier, PytestVerifier
+
+VERIFIER = PytestVerifier(
+    test_files={"t.py": ""}, fail_to_pass=("t.py::test_a", "t.py::test_b"), pass_to_pass=("t.py::test_c",)
+)
+IDS = {name: name for name in (*VERIFIER.fail_to_pass, *VERIFIER.pass_to_pass)}
+X = Leaf(observed=True, source="f(1)")
+
+
+def site(number: int, condition: str, kind: str = "value") -> Site:
+    return Site(number=number, path="t.py", test=("t",), condition=condition, leaves=(X,), kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind", "low", "high"),
+    [
+        ("v0 == 47", "value", 6, 7),
+        ("v0 == 'a long text'", "value", 20, 24),
+        ("v0 is True", "value", 1, 1),
+        ("v0", "value", 1, 1),
+        ("v0 != 3", "value", 1, 1),
+        ("v0 == [1, 2]", "value", 4, 7),
+        ("v0 == approx(0.25)", "value", 8, 8),
+        ("", "raises", 2, 2),
+        ("no such", "raises", 6, 6),
+    ],
+)
+def test_an_expectation_has_the_bits_of_its_value(condition, kind, low, high):
+    assert low <= site_bits(site(0, condition, kind), Expected(site=0)) <= high
+
+
+def test_a_withheld_value_counts():
+    assert site_bits(site(0, "v0 == v1"), Expected(site=0, values={1: {"i": "2f"}})) == value_bits(47)
+    assert site_bits(site(0, "v0 == v1"), Expected(site=0)) == 0.0, "the work reports both sides"
+
+
+def test_only_what_must_begin_to_hold_counts_and_each_demand_once():
+    sites = (site(0, "v0 == 47"), site(1, "v0 == 48"), site(2, "v0 == 49"))
+    expected = {
+        "t.py::test_a": (Expected(site=0), Expected(site=0), Expected(site=1)),
+        "t.py::test_c": (Expected(site=2),),
+    }
+    plan = Plan(files={}, ids=IDS, sites=sites, expected=expected)
+    missed = {"t.py::test_a": {0}, "t.py::test_c": {2}}
+    assert task_entropy(VERIFIER, plan, missed) == value_bits(47)
+    assert task_entropy(VERIFIER, plan, {}) == 0.0
+
+
+def test_one_guess_serves_all_assertions_that_ask_for_the_same():
+    sites = (site(0, "v0"), site(1, "v0"), site(2, "v0 == 47"), site(3, "v0 == 47"))
+    expected = {"t.py::test_a": tuple(Expected(site=number) for number in range(4))}
+    plan = Plan(files={}, ids=IDS, sites=sites, expected=expected)
+    assert task_entropy(VERIFIER, plan, {"t.py::test_a": {0, 1, 2, 3}}) == 1.0 + value_bits(47)
+
+
+def test_of_a_value_that_the_delivered_test_shows_only_the_choice_counts():
+    """A round trip gives back its own input."""
+    shown = shown_values("t.py", "def test_a():\n    _oc_see(0, lambda: decode(encode('a long text')))\n")
+    assert site_bits(site(0, "v0 == 'a long text'"), Expected(site=0), shown) == 1.0
+    assert site_bits(site(0, "v0 == 'another text'"), Expected(site=0), shown) > 20
+    text = shown_values("t.js", "_oc(0, decode(encode('a long text')))")
+    assert {"a long text", '"a long text"'} <= text
+
+
+def test_the_least_is_more_than_a_truth():
+    assert value_bits(True) < MIN_ENTROPY < value_bits("text")
+
+
+def calls(*answers: str) -> CallsVerifier:
+    return CallsVerifier(module="m.py", function="f", cases=tuple((f"({n},)", text) for n, text in enumerate(answers)))
+
+
+def test_hidden_calls_count_each_answer_once():
+    verifier = calls("12", "12", "True", "'words'")
+    assert calls_entropy(verifier, {0, 1}) == pytest.approx(value_bits(12) + 1.585, abs=0.001)
+    assert calls_entropy(verifier, {0, 1, 2, 3}) == value_bits(12) + value_bits(True) + value_bits("words")
+    assert calls_entropy(verifier, ()) == 0.0
+
+
+def test_of_an_answer_among_the_arguments_only_the_choice_counts():
+    verifier = CallsVerifier(module="m.py", function="f", cases=(("('a long text',)", "'a long text'"),))
+    assert calls_entropy(verifier, {0}) == pytest.approx(1.585, abs=0.001)
+
+
+def test_a_predicate_asks_for_the_cases_that_change():
+    """Turned round altogether it asks for two guesses at most; where it is right elsewhere, the place must be found."""
+    verifier = calls(*["True"] * 6, *["False"] * 6)
+    assert calls_entropy(verifier, range(12)) == 2.0 < MIN_ENTROPY
+    assert calls_entropy(verifier, {5}) == pytest.approx(1 + 3.585, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("47", 6, 7),
+        ("None", 1, 1),
+        ("nan", 2, 2),
+        ("<Color: red>", 2, 2),
+        ("Decimal('1.5')", 4, 8),
+        ("P(x=1, y=2)", 4, 6),
+    ],
+)
+def test_bits_of_answers(text, least, most):
+    assert least <= answer_bits(text) <= most
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("true", 1, 1), ("None", 1, 1), ("Array[]", 1, 1), ("Some(true)", 1, 1), ("5", 3, 4), ("-41", 6, 7),
+        ('"sums"', 8, 10), ("sums", 8, 10), ("Array[42]", 6, 7), ('Object{"name":"x","list":Array[1,true]}', 10, 24),
+        ("Point { x: 1, y: 700 }", 10, 14), ("x" * 400, 24, 24), ("1.5", 8, 8),
+    ],
+)  # fmt: skip
+def test_bits_of_values_that_are_told_as_texts(text, least, most):
+    assert least <= text_bits(text) <= most
