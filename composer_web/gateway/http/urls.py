@@ -1,4 +1,4 @@
-from django.urls import path, re_path
+from django.urls import path
 
 from composer_web.gateway.http import views
 from composer_web.gateway.serving import chat
@@ -10,7 +10,7 @@ urlpatterns = [
     path("v1/models/<str:name>", chat.model_detail, name="model"),
     path("gateway/sessions/", views.session_list, name="sessions"),
     path("gateway/sessions/<int:pk>/", views.session_detail, name="session"),
-    re_path(r"^gateway/sessions/(?P<pk>\d+)/download\.(?P<form>jsonl|atif)$", views.session_download, name="download"),
+    path("gateway/sessions/<int:pk>/download.<slug:form>", views.session_download, name="download"),
     path("gateway/sessions/<int:pk>/promote/", views.session_promote, name="promote"),
     path("gateway/sessions/<int:pk>/delete/", views.session_delete, name="delete"),
     path("gateway/settings/", views.settings_page, name="settings"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
@@ -72,7 +72,9 @@ def session_detail(request: PageRequest, pk: int) -> HttpResponse:
 @require_safe
 @page("reviewer")
 def session_download(request: PageRequest, pk: int, form: str) -> HttpResponse:
-    """`form` is jsonl or atif."""
+    """`form` is jsonl or atif. Raises Http404 for another."""
+    if form not in ("jsonl", "atif"):
+        raise Http404(f"a session is downloaded as jsonl or atif, not as {form}")
     session = selectors.get(pk)
     if form == "atif":
         answer: HttpResponse = JsonResponse(exporting.as_atif(session))
