@@ -45,6 +45,8 @@ RETIRED: dict[str, str] = {
     r"Parted|pack_parted|wide_below": "BitmapBlock, pack_bitmap, wide_flagged",
     r"tripped": "breaker_open (circuit breaker)",
     r"most_held_out": "max_held_out",
+    r"\b(?:Twin|Disguise)\b|candidate_twins|draw_twins": "SiblingTest, Renaming, PreparedSuite, candidate_siblings",
+    r"most_drop": "max_drop",
     r"trainer[./](?:asynchrony|parallel|replay)": "trainer/orchestrator, trainer/distributed, trainer/router_replay",
     r"sandbox[./]tasks[./](?:generators|packages|formats|errors|sdist|archives|artefacts|history|ownership)": (
         "sandbox/generators, packages, formats, errors, repositories; tasks/procedural"

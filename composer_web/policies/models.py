@@ -260,7 +260,7 @@ class Gate(models.Model):
     """Requirements for promoting a policy version on a channel."""
 
     channel = models.SlugField(max_length=40, unique=True)
-    rules = models.JSONField(default=list, blank=True, help_text="[composer_web.policies.promotion.gate.Rule]")
+    rules = models.JSONField(default=list, blank=True, help_text="[composer_web.policies.promotion.gate.GateRule]")
     updated_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )

@@ -207,7 +207,7 @@ def collect(draft_id: int) -> Draft:
         return _finish(draft, state="failed", cause=str(error))
     except (SandboxError, HarnessFailure, OSError) as error:
         raise CollectFailed(f"the files of draft {draft.slug} could not be collected: {error}") from error
-    files, lost = carried(patch, spec)
+    files, lost = draft_files(patch, spec)
     return _finish(
         draft, state="open", files=files, not_carried=lost, provenance={**draft.provenance, "replayed": replayed}
     )
@@ -239,7 +239,7 @@ async def _files_at(trajectory: Trajectory, turn: int, spec: TaskSpec, profile: 
         await backend.close()
 
 
-def carried(patch: Patch, spec: TaskSpec) -> tuple[dict[str, str | None], list[str]]:
+def draft_files(patch: Patch, spec: TaskSpec) -> tuple[dict[str, str | None], list[str]]:
     """Changes that a bundle can contain (path → text, None: removed), and those that it cannot, with reasons."""
     files: dict[str, str | None] = {}
     lost = [f"{path}: {why}" for path, why in patch.skipped]

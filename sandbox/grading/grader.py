@@ -1,4 +1,4 @@
-"""Grading: the agent's patch, carried into a second, clean sandbox, and judged outside it."""
+"""Grading: the agent's patch, filtered, applied in a second, clean sandbox, and judged outside it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sandbox.errors import EnvironmentMissing, TaskError
 from sandbox.grading.adapters.base import wall_for
 from sandbox.grading.dynamic_analysis import observing, overfit, perturbation
 from sandbox.grading.patches.apply import apply
-from sandbox.grading.patches.filter import Carried, carry, without
+from sandbox.grading.patches.filter import FilteredPatch, filter_patch, without_paths
 from sandbox.grading.verdict.findings import ReportFinding
 from sandbox.grading.verdict.outcomes import OUTCOMES, Cause
 from sandbox.grading.verdict.report import Report
@@ -83,35 +83,35 @@ async def grade(
     started = time.monotonic()
     limits = limits or grading_limits(task)
     refused: list[str] = []
-    carried = Carried((), (), ())
+    filtered = FilteredPatch((), (), ())
     try:
-        carried = _carry(task, patch)
+        filtered = _filtered(task, patch)
         pool = None
         if not isinstance(task.verifier, CallsVerifier):
             machine: _Machine = {"backend": backend, "environments": environments, "limits": pool_limits(task)}
             pool = await canary_pool(task, task.verifier, **machine)
-            carried = without(carried, (await protection_of(task, task.verifier, **machine)).paths)
-        judged = await _judged(_Grading(backend, environments, task, limits, pool, refused), carried)
+            filtered = without_paths(filtered, (await protection_of(task, task.verifier, **machine)).paths)
+        judged = await _judged(_Grading(backend, environments, task, limits, pool, refused), filtered)
     except PatchUnusable as error:
         judged = Judgement((), Cause.PATCH_REFUSED, str(error))
     except (SandboxError, PathError, TaskError, OSError) as error:
         judged = Judgement((), cause_of(error), f"{type(error).__name__}: {error}")
     observed: tuple[ReportFinding, ...] = ()
-    if judged.outcome is Cause.ALL_PASSED and observing.wanted(carried.changes):
+    if judged.outcome is Cause.ALL_PASSED and observing.wanted(filtered.changes):
         observed = await observing.observe(
-            backend=backend, environments=environments, task=task, changes=carried.changes
+            backend=backend, environments=environments, task=task, changes=filtered.changes
         )
-    if judged.outcome is Cause.ALL_PASSED and perturbation.wanted(task, carried.changes):
+    if judged.outcome is Cause.ALL_PASSED and perturbation.wanted(task, filtered.changes):
         observed += await perturbation.compare(
-            backend=backend, environments=environments, task=task, changes=carried.changes
+            backend=backend, environments=environments, task=task, changes=filtered.changes
         )
     if (
         judged.outcome is Cause.TESTS_FAILED
         and meets_nothing(task, judged)
-        and perturbation.wanted(task, carried.changes, visible=True)
+        and perturbation.wanted(task, filtered.changes, visible=True)
     ):
         observed = await overfit.compare_tests(
-            backend=backend, environments=environments, task=task, changes=carried.changes
+            backend=backend, environments=environments, task=task, changes=filtered.changes
         )
     return Report(
         verdict=OUTCOMES[judged.outcome].verdict,
@@ -120,9 +120,9 @@ async def grade(
         cause=judged.cause,
         seconds=time.monotonic() - started,
         bundle_hash=task.bundle_hash,
-        dropped=(*carried.dropped, *refused),
+        dropped=(*filtered.dropped, *refused),
         canaries=judged.canaries,
-        findings=(*carried.findings, *judged.findings, *observed),
+        findings=(*filtered.findings, *judged.findings, *observed),
     )
 
 
@@ -136,12 +136,12 @@ class PatchUnusable(Exception):
     """A patch that cannot even be sorted out."""
 
 
-def _carry(task: TaskSpec, patch: Patch) -> Carried:
+def _filtered(task: TaskSpec, patch: Patch) -> FilteredPatch:
     """What of the patch is graded. Raises PatchUnusable: paths and contents are the policy's, whatever they do to us."""
     try:
-        return carry(task, patch)
+        return filter_patch(task, patch)
     except Exception as error:
-        carry(task, Patch())  # a fault of the task's own description is raised as it is
+        filter_patch(task, Patch())  # a fault of the task's own description is raised as it is
         log.warning("a patch of task %s could not be sorted out", task.id, exc_info=True)
         raise PatchUnusable(f"the patch cannot be sorted out: {type(error).__name__}: {error}") from error
 
@@ -184,19 +184,19 @@ def _disk_is_full(error: BaseException) -> bool:
     return False
 
 
-async def _judged(grading: _Grading, carried: Carried) -> Judgement:
+async def _judged(grading: _Grading, filtered: FilteredPatch) -> Judgement:
     """Judge the work; a sandbox that is lost under it is tried again, and then without it.
 
     Work that breaks its sandbox must not be neutral: it would be run again until it is lucky, or be left out.
     """
     for attempt in range(LOSSES):
         try:
-            return await _once(grading, carried)
+            return await _once(grading, filtered)
         except BrokenUnderWork as error:
             if attempt < LOSSES - 1:
                 continue
             try:
-                await _once(grading, Carried((), (), ()))
+                await _once(grading, FilteredPatch((), (), ()))
             except BrokenUnderWork as alone:
                 if alone.outcome is not Cause.SANDBOX_BROKEN_BY_WORK:
                     return Judgement((), Cause.INTERNAL_ERROR, f"grading fails with the work and without it: {alone}")
@@ -205,13 +205,13 @@ async def _judged(grading: _Grading, carried: Carried) -> Judgement:
     raise AssertionError("unreachable")
 
 
-async def _once(grading: _Grading, carried: Carried) -> Judgement:
+async def _once(grading: _Grading, filtered: FilteredPatch) -> Judgement:
     """One fresh sandbox. Raises BrokenUnderWork, SandboxError (it did not start), TaskError."""
     spec = grading.environments.spec(grading.task.environment)
     async with released(await grading.backend.start(spec, limits=grading.limits)) as sandbox:
         try:
             async with asyncio.timeout(grading.limits.life_seconds + NET_SECONDS) as net:
-                grading.refused[:] = await apply(sandbox, carried.changes)
+                grading.refused[:] = await apply(sandbox, filtered.changes)
                 return await _verify(sandbox, grading)
         except TimeoutError as error:
             if net.expired():

@@ -16,7 +16,7 @@ TaskName = Literal[
     "ledger", "ledger-checks", "ledger-truths", "sums-js", "greet-js", "greet-go", "greet-rust", "inventory", "hasty"
 ]
 """Of `tasks.py`: hidden pytest tests over a built environment; the same through the product's own assertion helper, and
-without a comparison to plant twins in; hidden tests in JavaScript; hidden tests in JavaScript, Go and Rust with an assertion
+without a comparison to insert siblings at; hidden tests in JavaScript; hidden tests in JavaScript, Go and Rust with an assertion
 that stays inside (the last two where sandboxes have the toolchain); hidden calls; the same with one second to run."""
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sandbox.backends.base import EndReason, ExecResult
 from sandbox.grading.adapters import ADAPTERS
 from sandbox.grading.adapters.base import Order, read_report
-from sandbox.grading.canaries.planting import Planted
+from sandbox.grading.canaries.insertion import PreparedSuite
 from sandbox.grading.verdict.findings import Rule, finding
 from sandbox.grading.verdict.outcomes import OUTCOMES, Cause, Verdict
 from sandbox.grading.verdict.report import CaseResult, Report
@@ -94,7 +94,7 @@ def test_results_and_reports_hold_any_text(said: str, other: str) -> None:
 # --- reports ----------------------------------------------------------------------------------------------------
 
 ORDER = Order(files=("test_a.py",), ids=("test_a.py::test_one",), seconds=1.0, report="report.xml")
-PLANTED = Planted({}, {"test_a.py::test_one": "test_a.py::test_one"}, frozenset(), frozenset(), ())
+PREPARED = PreparedSuite({}, {"test_a.py::test_one": "test_a.py::test_one"}, frozenset(), frozenset(), ())
 KEYS = ("kind", "id", "when", "status", "outcome", "message", "seconds", "file", "path", "Package", "Test", "Action",
         "Output", "Elapsed", "testResults", "assertionResults", "name", "title", "ancestorTitles", "failureMessages",
         "calls", "left_out")  # fmt: skip
@@ -116,7 +116,7 @@ def test_no_reader_of_reports_raises(name: str, records: list[dict[str, object]]
     lines = [invocation.secret + json.dumps(record) for record in records]
     for data in ("\n".join(lines).encode() + junk, json.dumps(records[0] if records else {}).encode()):
         run = adapter.read(ORDER, invocation, came_back(data))
-        judged = judge_run(ORDER.ids or (), PLANTED, run)
+        judged = judge_run(ORDER.ids or (), PREPARED, run)
         Report(verdict=OUTCOMES[judged.outcome].verdict, outcome=judged.outcome, cases=judged.cases).model_dump_json()
 
 
@@ -125,7 +125,7 @@ def test_a_record_of_the_wrong_type_is_one_that_did_not_pass() -> None:
     invocation = adapter.invoke(ORDER)
     record = {"kind": "test", "id": "test_a.py::test_one", "when": [], "outcome": "passed"}
     data = (invocation.secret + json.dumps(record)).encode()
-    judged = judge_run(ORDER.ids or (), PLANTED, adapter.read(ORDER, invocation, came_back(data)))
+    judged = judge_run(ORDER.ids or (), PREPARED, adapter.read(ORDER, invocation, came_back(data)))
     assert OUTCOMES[judged.outcome].verdict is Verdict.FAILED
 
 
@@ -141,6 +141,6 @@ def test_a_reader_that_raises_all_the_same_gives_a_failure() -> None:
 
     broken = Broken()
     run = read_report(broken, ORDER, broken.invoke(ORDER), came_back(b"x"))
-    judged = judge_run(ORDER.ids or (), PLANTED, run)
+    judged = judge_run(ORDER.ids or (), PREPARED, run)
     assert judged.outcome is Cause.REPORT_UNREADABLE and OUTCOMES[judged.outcome].verdict is Verdict.FAILED
     assert "unhashable" in judged.cause

@@ -89,6 +89,10 @@ RENAMED: dict[str, dict[str, str]] = {
     "DeploymentSpec": {
         "speculate": "num_speculative_tokens",
     },
+    "GateRule": {
+        "least": "min_score",
+        "most_drop": "max_drop",
+    },
     "Env": {
         "episodes": "rollout_concurrency",
     },

@@ -135,8 +135,8 @@ def gate_change(request: PageRequest) -> HttpResponse:
                     "suite": name if kind == "suite" else "",
                     "benchmark": name if kind == "benchmark" else "",
                     "measure": request.POST.get("measure", "pass1"),
-                    "least": _share(request, "least"),
-                    "most_drop": _share(request, "most_drop"),
+                    "min_score": _share(request, "min_score"),
+                    "max_drop": _share(request, "max_drop"),
                     "samples": form_parsing.whole(request, "samples", 1),
                 }
             )

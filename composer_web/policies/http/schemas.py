@@ -9,7 +9,7 @@ from ninja import Schema
 from pydantic import ConfigDict, Field
 
 from composer_web.api.schemas import Body
-from composer_web.policies.promotion.gate import Outcome, Rule
+from composer_web.policies.promotion.gate import GateRule, Outcome
 from composer_web.policies.measurement.measuring import Row
 from composer_web.policies.selectors import lineage
 from trainer.model_import import RendererName
@@ -168,7 +168,7 @@ class EndpointOut(EndpointFields):
 
 
 class GateRules(Body):
-    rules: list[Rule] = Field(max_length=20)
+    rules: list[GateRule] = Field(max_length=20)
 
 
 class PromotionIn(Body):

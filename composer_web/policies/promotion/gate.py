@@ -16,11 +16,12 @@ from composer_web.live.hints import hint
 from composer_web.core.errors import UserError
 from composer_web.policies.models import Gate, Policy, Promotion
 from composer_web.tasks.models import Suite
+from trainer.config.renamed import with_new_names
 
 MAX_RULES = 20
 
 
-class Rule(BaseModel):
+class GateRule(BaseModel):
     """The newest finished evaluation on a suite, or on the newest release of a benchmark, must be good enough."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,18 +29,23 @@ class Rule(BaseModel):
     suite: str = Field(default="", max_length=80)
     benchmark: str = Field(default="", max_length=60)
     measure: Literal["pass1", "best"] = "pass1"
-    least: float | None = Field(default=None, ge=0, le=1, description="The score is at least this")
-    most_drop: float | None = Field(
+    min_score: float | None = Field(default=None, ge=0, le=1, description="The score is at least this")
+    max_drop: float | None = Field(
         default=None, ge=0, le=1, description="The score is at most this much below the promoted version's"
     )
     samples: int = Field(default=1, ge=1, le=64, description="The evaluation has at least so many passes")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, given: Any) -> Any:
+        return with_new_names(cls, given) if isinstance(given, dict) else given
 
     @model_validator(mode="after")
     def _about_one(self) -> Self:
         if bool(self.suite) == bool(self.benchmark):
             raise ValueError("a rule names a suite or a benchmark")
-        if self.least is None and self.most_drop is None:
-            raise ValueError("a rule has a least score, a largest drop, or both")
+        if self.min_score is None and self.max_drop is None:
+            raise ValueError("a rule has a min_score, a max_drop, or both")
         return self
 
     @property
@@ -52,7 +58,7 @@ class Outcome(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    rule: Rule
+    rule: GateRule
     ok: bool
     score: float | None
     evaluation: int | None
@@ -62,10 +68,10 @@ class Outcome(BaseModel):
     under_way: int | None = Field(default=None, description="An evaluation of that version that has not ended yet")
 
 
-_RULES = TypeAdapter(list[Rule])
+_RULES = TypeAdapter(list[GateRule])
 
 
-def rules(channel: str) -> list[Rule]:
+def rules(channel: str) -> list[GateRule]:
     """Those in force; none when nobody has set any."""
     gate = Gate.objects.filter(channel=channel).first()
     return _RULES.validate_python(gate.rules) if gate else []
@@ -96,7 +102,7 @@ def set_rules(*, channel: str, wanted: Sequence[object], actor: User | None = No
     return gate
 
 
-def _exists(rule: Rule) -> None:
+def _exists(rule: GateRule) -> None:
     if rule.suite and not Suite.objects.filter(name=rule.suite).exists():
         raise UserError("rules", f"there is no suite {rule.suite!r}")
     if rule.benchmark and not Release.objects.filter(benchmark=rule.benchmark).exists():
@@ -108,22 +114,22 @@ def check(*, channel: str, policy: Policy, version: int, promoted: Promotion | N
     return [_apply(rule, policy, version, promoted) for rule in rules(channel)]
 
 
-def _apply(rule: Rule, policy: Policy, version: int, promoted: Promotion | None) -> Outcome:
+def _apply(rule: GateRule, policy: Policy, version: int, promoted: Promotion | None) -> Outcome:
     mine = _newest(rule, policy, version)
     if mine is None:
         why = f"{policy.at(version)} has no finished evaluation on {rule.about}{_passes(rule)}"
         return Outcome(rule=rule, ok=False, score=None, evaluation=None, why=why, **_lacking(rule, policy, version))
     score, wrong = float(mine.results[rule.measure]), []
     more: dict[str, Any] = {}
-    if rule.least is not None and score < rule.least:
-        wrong.append(f"{score:.1%} is below {rule.least:.1%}")
-    if rule.most_drop is not None and promoted and (promoted.policy_id, promoted.version) != (policy.pk, version):
+    if rule.min_score is not None and score < rule.min_score:
+        wrong.append(f"{score:.1%} is below {rule.min_score:.1%}")
+    if rule.max_drop is not None and promoted and (promoted.policy_id, promoted.version) != (policy.pk, version):
         theirs = _newest(rule, promoted.policy, promoted.version)
         if theirs is None:
             wrong.append(f"{promoted.policy.at(promoted.version)} is promoted and has no evaluation to compare with")
             more = _lacking(rule, promoted.policy, promoted.version)
-        elif score < theirs.results[rule.measure] - rule.most_drop:
-            wrong.append(f"{score:.1%} is more than {rule.most_drop:.1%} below {theirs.results[rule.measure]:.1%}")
+        elif score < theirs.results[rule.measure] - rule.max_drop:
+            wrong.append(f"{score:.1%} is more than {rule.max_drop:.1%} below {theirs.results[rule.measure]:.1%}")
     if wrong and not more:
         more = {
             "remedy": f"read what evaluation {mine.pk} failed and train on; a newer evaluation would count instead of it, "
@@ -132,7 +138,7 @@ def _apply(rule: Rule, policy: Policy, version: int, promoted: Promotion | None)
     return Outcome(rule=rule, ok=not wrong, score=score, evaluation=mine.pk, why="; ".join(wrong), **more)
 
 
-def _lacking(rule: Rule, policy: Policy, version: int) -> dict[str, Any]:
+def _lacking(rule: GateRule, policy: Policy, version: int) -> dict[str, Any]:
     """What to do about a version without an evaluation: wait for one that is under way, or ask for one."""
     open_ = _on(rule, policy, version).filter(state__in=["pending", "running"]).order_by("-pk").first()
     reference = policy.at(version)
@@ -142,16 +148,16 @@ def _lacking(rule: Rule, policy: Policy, version: int) -> dict[str, Any]:
     return {"remedy": f"evaluate {reference} on {rule.about}{_passes(rule)}", "missing": reference}
 
 
-def _passes(rule: Rule) -> str:
+def _passes(rule: GateRule) -> str:
     return f" with {rule.samples} passes or more" if rule.samples > 1 else ""
 
 
-def _newest(rule: Rule, policy: Policy, version: int) -> Evaluation | None:
+def _newest(rule: GateRule, policy: Policy, version: int) -> Evaluation | None:
     finished = _on(rule, policy, version).filter(state="finished")
     return finished.filter(**{f"results__{rule.measure}__isnull": False}).order_by("-pk").first()
 
 
-def _on(rule: Rule, policy: Policy, version: int) -> QuerySet[Evaluation]:
+def _on(rule: GateRule, policy: Policy, version: int) -> QuerySet[Evaluation]:
     """Evaluations of the version that the rule would go by, whatever became of them."""
     query = Evaluation.objects.filter(
         policy=policy, version=version, samples__gte=rule.samples, interruption__isnull=True
@@ -161,5 +167,5 @@ def _on(rule: Rule, policy: Policy, version: int) -> QuerySet[Evaluation]:
     return query.filter(release=newest_release(rule))
 
 
-def newest_release(rule: Rule) -> Release | None:
+def newest_release(rule: GateRule) -> Release | None:
     return Release.objects.filter(benchmark=rule.benchmark).order_by("-number").first()

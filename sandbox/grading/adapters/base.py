@@ -129,7 +129,7 @@ class Adapter(Protocol):
     in_memory: tuple[str, ...]
     """Endings of test files that it can run from memory (`Order.modules`)."""
     configuration: frozenset[str]
-    """Names of files that configure its runs: an agent's changes to them are not carried into grading."""
+    """Names of files that configure its runs: an agent's changes to them are not graded."""
 
     def invoke(self, order: Order) -> Invocation: ...
 

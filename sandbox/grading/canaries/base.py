@@ -1,7 +1,7 @@
-"""Canaries: tests that must fail, planted among the real ones.
+"""Canaries: tests that must fail, inserted among the real ones.
 
 Code under test runs in the test runner's own process, so it can make the runner say anything. What it cannot do is
-tell which tests ought to pass, short of being right. A canary is a *twin*: a real test with another expectation, so
+tell which tests ought to pass, short of being right. A canary is a *mutated sibling*: a real test with another expectation, so
 that no work passes both, right or wrong. Names, places, counts and the file's name are drawn anew for each grading, from
 randomness that never enters the sandbox; a run that reports a canary as anything but failed was tampered with.
 """
@@ -47,7 +47,7 @@ class Value:
     """Higher ones are tried first."""
 
 
-class Twin(BaseModel):
+class SiblingTest(BaseModel):
     """A change of one test that was seen to make it fail, twice, for the oracle's work."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,10 +60,10 @@ class Twin(BaseModel):
     failing: tuple[str, ...] = ("",)
     """Suffixes (`[5-6]`, `/case`) of the ids that must fail."""
     passing: tuple[str, ...] = ()
-    """Suffixes of the twin's other ids, which pass."""
+    """Suffixes of the sibling's other ids, which pass."""
     seconds: float = 0.0
     bait: bool = False
-    """Whether it stands beside a test that is judged outside: the twin is then the only one to show a value."""
+    """Whether it stands beside a test that is judged outside: the sibling is then the only one to show a value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Find tests of languages with braces without a compiler: mask strings and comments, then match braces.
 
-A misreading does no harm: a twin counts only after it has failed on the oracle's work.
+A misreading does no harm: a sibling counts only after it has failed on the oracle's work.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class BraceTests:
 
     def values(self, block: bytes) -> list[Value]:
         if OBSERVING.search(block):
-            return []  # a twin would report for its test
+            return []  # a sibling would report for its test
         masked = mask(block, self.syntax)
         return values_in(block, masked, self._demands(masked.code))
 

@@ -169,7 +169,7 @@ class _Run:
             strength=strength_of(self._mutants),
             leaks=self._leaks,
             flaky=self._flaky,
-            canaries=0 if pool is None else len(pool.twins),
+            canaries=0 if pool is None else len(pool.siblings),
             entropy=self.bits(),
             ok=ok,
             graded=graded,

@@ -11,9 +11,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.grading.canaries.base import Language, Twin
+from sandbox.grading.canaries.base import Language, SiblingTest
+from sandbox.grading.canaries.insertion import blocks_by_name
 from sandbox.grading.canaries.literals import words_of
-from sandbox.grading.canaries.planting import blocks_by_name
 from sandbox.grading.canaries.plausible import plausible
 from sandbox.grading.observations.base import Site
 from sandbox.grading.observations.plan import Plan
@@ -26,7 +26,7 @@ UNKNOWN = 17
 """Stands for the expectation where there is no value: its like is drawn."""
 
 
-def bait_twins(language: Language, plan: Plan, draw: random.Random, most: int) -> list[Twin]:
+def bait_siblings(language: Language, plan: Plan, draw: random.Random, most: int) -> list[SiblingTest]:
     """Candidates for at most `most` tests, not tried yet.
 
     Of assertions about values, where there are any: a bait of one that must raise fails whatever makes the others pass, so
@@ -35,7 +35,7 @@ def bait_twins(language: Language, plan: Plan, draw: random.Random, most: int) -
     values = {site.number: site for site in plan.sites if site.kind == "value"}
     sites = values or {site.number: site for site in plan.sites}
     expectations = _expectations(plan)
-    found: list[Twin] = []
+    found: list[SiblingTest] = []
     for path, text in plan.files.items():
         blocks = blocks_by_name(language, text.encode())
         words = words_of([names[-1] for names in blocks])
@@ -49,7 +49,7 @@ def bait_twins(language: Language, plan: Plan, draw: random.Random, most: int) -
 def _baits(
     path: str, names: tuple[str, ...], block: bytes, sites: Mapping[int, Site], expectations: Mapping[int, Any],
     words: list[str], draw: random.Random,
-) -> list[Twin]:  # fmt: skip
+) -> list[SiblingTest]:  # fmt: skip
     indent = len(block) - len(block.lstrip(b" "))
     head = b"if 1:\n" if indent else b""
     try:
@@ -79,7 +79,8 @@ def _baits(
                     for _ in range(BAITS)
                 }
                 return [
-                    Twin(path=path, names=names, start=start, end=end, text=text, bait=True) for text in sorted(made)
+                    SiblingTest(path=path, names=names, start=start, end=end, text=text, bait=True)
+                    for text in sorted(made)
                 ]
     return []
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sandbox.grading.canaries.base import Block, Language
-from sandbox.grading.canaries.planting import MAX_BLOCK_BYTES, blocks_of
+from sandbox.grading.canaries.insertion import MAX_BLOCK_BYTES, blocks_of
 from sandbox.grading.canaries.scanning import Syntax, mask
 from sandbox.grading.observations.base import Leaf, Site
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 
 from sandbox.grading.canaries.base import Language
-from sandbox.grading.canaries.planting import Planted, blocks_of
+from sandbox.grading.canaries.insertion import PreparedSuite, blocks_of
 from sandbox.grading.canaries.scanning import mask
 from sandbox.grading.observations.braces import Rewriter
 from sandbox.grading.observations.plan import Plan
@@ -36,46 +36,49 @@ def only(rewriter: Rewriter, text: bytes, kept: Collection[Names]) -> bytes:
     return bytes(out + text[position:])
 
 
-def kept_files(rewriter: Rewriter, plan: Plan, planted: Planted) -> dict[str, bytes]:
-    """Planted files of JavaScript, Go or Rust with the tests that the first run compares, and canaries alone."""
+def kept_files(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
+    """Prepared files of JavaScript, Go or Rust with the tests that the first run compares, and canaries alone."""
     language = rewriter.language
-    ids = [*(planted.ids[name] for name in plan.notes if name in planted.ids), *(head for _, head in planted.twins)]
+    ids = [
+        *(prepared.ids[name] for name in plan.notes if name in prepared.ids),
+        *(head for _, head in prepared.siblings),
+    ]
     kept: dict[str, set[Names]] = {}
     for place in map(language.parse, ids):
         kept.setdefault(place.where, set()).add(place.names)
-    wheres = {language.parse(test_id).where for test_id in planted.ids.values()}
+    wheres = {language.parse(test_id).where for test_id in prepared.ids.values()}
     return {
         path: only(rewriter, text, kept.get(language.where(path), ())) if language.where(path) in wheres else text
-        for path, text in planted.files.items()
+        for path, text in prepared.files.items()
     }
 
 
 def with_canaries(
-    language: Language, blank: Mapping[str, str], planted: Planted, draw: random.Random
+    language: Language, blank: Mapping[str, str], prepared: PreparedSuite, draw: random.Random
 ) -> dict[str, str]:
     """Python modules in which nothing decides but canaries: `blank` (path → text), each canary put in a drawn place."""
     texts = {path: text.encode() for path, text in blank.items()}
-    for twin, head in planted.twins:
-        text = texts.get(twin.path)
-        own = None if text is None else _block(language, planted.files.values(), language.parse(head).names)
+    for sibling, head in prepared.siblings:
+        text = texts.get(sibling.path)
+        own = None if text is None else _block(language, prepared.files.values(), language.parse(head).names)
         if text is None or own is None:
             continue
-        places = [block.end for block in blocks_of(language, text) if block.names[:-1] == twin.names[:-1]]
+        places = [block.end for block in blocks_of(language, text) if block.names[:-1] == sibling.names[:-1]]
         if places:
             at = draw.choice(places)
             gap = b"" if text[:at].endswith(b"\n") else b"\n"
-            texts[twin.path] = text[:at] + gap + own + (b"" if own.endswith(b"\n") else b"\n") + text[at:]
+            texts[sibling.path] = text[:at] + gap + own + (b"" if own.endswith(b"\n") else b"\n") + text[at:]
     return {path: text.decode() for path, text in texts.items()}
 
 
-def canaries_of(language: Language, planted: Planted, held: Mapping[str, str]) -> frozenset[str]:
+def canaries_of(language: Language, prepared: PreparedSuite, held: Mapping[str, str]) -> frozenset[str]:
     """Ids of the canaries that `with_canaries` may have put into these modules."""
     found = set()
-    for twin, head in planted.twins:
-        if twin.path in held:
+    for sibling, head in prepared.siblings:
+        if sibling.path in held:
             place = language.parse(head)
-            own = "::".join([language.where(twin.path), *place.names])
-            found |= {own + suffix for suffix in twin.failing}
+            own = "::".join([language.where(sibling.path), *place.names])
+            found |= {own + suffix for suffix in sibling.failing}
     return frozenset(found)
 
 

@@ -51,8 +51,8 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """A patch, sorted out."""
+class FilteredPatch:
+    """The changes of a patch that are graded, and those that are not."""
 
     changes: tuple[FileChange, ...]
     dropped: tuple[str, ...]
@@ -60,8 +60,8 @@ class Carried:
     findings: tuple[ReportFinding, ...]
 
 
-def carry(task: TaskSpec, patch: Patch) -> Carried:
-    """The changes to carry into grading, and what was left out and why."""
+def filter_patch(task: TaskSpec, patch: Patch) -> FilteredPatch:
+    """Keep the changes that are graded; say of the others why not."""
     kept: list[FileChange] = []
     dropped = [f"{path}: {reason}" for path, reason in patch.skipped]
     odd = [(path, reason) for path, reason in patch.skipped if not WORK_FOLDERS.intersection(path.split("/"))]
@@ -80,26 +80,26 @@ def carry(task: TaskSpec, patch: Patch) -> Carried:
             dropped.append(f"{change.path}: {drop.reason}")
             if drop.rule is not None:
                 noticed.append(finding(drop.rule, f"{change.path}: {drop.reason}"))
-    return Carried(tuple(kept), tuple(dropped), tuple(noticed[:MAX_FINDINGS]))
+    return FilteredPatch(tuple(kept), tuple(dropped), tuple(noticed[:MAX_FINDINGS]))
 
 
-def without(carried: Carried, paths: Collection[str]) -> Carried:
-    """`carried` without changes of these files, which hidden tests assert with (`helpers.py`)."""
-    held = [change for change in carried.changes if change.path in paths]
+def without_paths(filtered: FilteredPatch, paths: Collection[str]) -> FilteredPatch:
+    """`filtered` without changes of these files, which hidden tests assert with (`helpers.py`)."""
+    held = [change for change in filtered.changes if change.path in paths]
     if not held:
-        return carried
+        return filtered
     reason = "hidden tests assert with it"
-    return Carried(
-        changes=tuple(change for change in carried.changes if change.path not in paths),
-        dropped=(*carried.dropped, *(f"{change.path}: {reason}" for change in held)),
-        findings=(*carried.findings, *(finding(Rule.TEST_EDIT, f"{change.path}: {reason}") for change in held))[
+    return FilteredPatch(
+        changes=tuple(change for change in filtered.changes if change.path not in paths),
+        dropped=(*filtered.dropped, *(f"{change.path}: {reason}" for change in held)),
+        findings=(*filtered.findings, *(finding(Rule.TEST_EDIT, f"{change.path}: {reason}") for change in held))[
             :MAX_FINDINGS
         ],
     )
 
 
 def reason_to_drop(task: TaskSpec, change: FileChange) -> Drop | None:
-    """Why `change` is not carried into grading, or None."""
+    """Why `change` is not graded, or None."""
     try:
         path = check_relative_path(change.path)
     except ValueError:
@@ -159,7 +159,7 @@ def _supports_tests(task: TaskSpec, path: PurePosixPath) -> bool:
     """Whether hidden tests might load `path` as a helper of theirs: one that checks nothing would pass all of them.
 
     What an agent adds there for itself plays no part in grading. Where the oracle's own work lies among tests (a task
-    to write some, a product that ships test tools) they are the product, and carried.
+    to write some, a product that ships test tools) they are the product, and filtered.
     """
     if not isinstance(task.verifier, SuiteVerifier) or task.category == "tests":
         return False

@@ -35,9 +35,9 @@ class Report(BaseModel):
     seconds: float = 0.0
     bundle_hash: str = ""
     dropped: tuple[StorableText, ...] = ()
-    """Changed paths that were not carried into grading, as `path: reason`."""
+    """Changed paths that were not graded, as `path: reason`."""
     canaries: int = 0
-    """Tests that had to fail and were planted among the expected ones."""
+    """Tests that had to fail and were inserted among the expected ones."""
     findings: tuple[ReportFinding, ...] = ()
     """What grading noticed besides the verdict; never part of it."""
 

@@ -1,4 +1,4 @@
-"""The pool of a task's canaries: twins that failed on the oracle's work, stored beside the environments.
+"""The pool of a task's canaries: siblings that failed on the oracle's work, stored beside the environments.
 
 Making a pool runs the hidden tests a few times with the oracle's patch; the controls of a task do it first, so a
 grading finds the pool there. It is bound to the bundle's hash and holds nothing that is ever shown to a policy.
@@ -10,12 +10,12 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox.errors import TaskInvalid
 from sandbox.grading.adapters.base import TestRun
-from sandbox.grading.canaries.base import Language, Twin, Value
-from sandbox.grading.canaries.planting import Disguise, Planted, blocks_by_name, plant
+from sandbox.grading.canaries.base import Language, SiblingTest, Value
+from sandbox.grading.canaries.insertion import PreparedSuite, Renaming, blocks_by_name, insert_canaries
 from sandbox.grading.observations.plan import Plan
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import SuiteVerifier
@@ -26,11 +26,11 @@ MAX_FUNCTIONS = 12
 PLACES = 3
 """Literals tried of one test."""
 VALUES = 2
-"""Other values tried of one literal: a cluster of a test and two twins shows less which one is real."""
-LEVELS = (Disguise(files=True, names=True), Disguise(files=False, names=True), Disguise(files=False, names=False))
+"""Other values tried of one literal: a cluster of a test and two siblings shows less which one is real."""
+LEVELS = (Renaming(files=True, names=True), Renaming(files=False, names=True), Renaming(files=False, names=False))
 
-Trial = Callable[[Planted, bool], Awaitable[TestRun]]
-"""Run planted files with the oracle's work; the flag asks for everything in them instead of the known ids."""
+Trial = Callable[[PreparedSuite, bool], Awaitable[TestRun]]
+"""Run prepared files with the oracle's work; the flag asks for everything in them instead of the known ids."""
 
 
 class OracleFails(TaskInvalid):
@@ -43,20 +43,21 @@ class CanaryPool(BaseModel):
     bundle_hash: str
     files: bool = False
     names: bool = False
-    """The disguise under which the tests still pass."""
-    twins: tuple[Twin, ...] = ()
+    """What may be renamed so that the tests still pass."""
+    siblings: tuple[SiblingTest, ...] = Field(default=(), validation_alias=AliasChoices("siblings", "twins"))
+    """Pools of release 0.1 say `twins`."""
     note: str = ""
     """Why there are none, for people."""
     plan: Plan | None = None
-    """The observed form of Python tests; the twins are then of the delivered files."""
+    """The observed form of Python tests; the siblings are then of the delivered files."""
     entropy: float | None = None
     """Bits that work would have to guess (`entropy.py`); None where nobody measured them."""
     oracle_runs: int = 0
     """Runs in fresh sandboxes, while this was made, in which the oracle's work passed all hidden tests."""
 
     @property
-    def disguise(self) -> Disguise:
-        return Disguise(files=self.files, names=self.names)
+    def renaming(self) -> Renaming:
+        return Renaming(files=self.files, names=self.names)
 
 
 class PoolStore:
@@ -81,51 +82,53 @@ class PoolStore:
 
 async def make_pool(
     language: Language, verifier: SuiteVerifier, bundle_hash: str, trial: Trial, *, draw: random.Random,
-    more: Sequence[Twin] = (),
+    more: Sequence[SiblingTest] = (),
 ) -> CanaryPool:  # fmt: skip
-    """Try twins of the expected tests with the oracle's work, twice, under the strongest disguise that holds.
+    """Try siblings of the expected tests with the oracle's work, twice, under the strongest renaming that holds.
 
     `more` are candidates besides those of literals. Raises OracleFails, and SandboxError from `trial`.
     """
     expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
 
-    async def attempt(twins: Sequence[Twin], disguise: Disguise, everything: bool) -> tuple[Planted, TestRun]:
-        planted = plant(language, verifier.test_files, expected, twins, disguise=disguise, draw=draw)
-        return planted, await trial(planted, everything)
+    async def attempt(
+        siblings: Sequence[SiblingTest], renaming: Renaming, everything: bool
+    ) -> tuple[PreparedSuite, TestRun]:
+        prepared = insert_canaries(language, verifier.test_files, expected, siblings, renaming=renaming, draw=draw)
+        return prepared, await trial(prepared, everything)
 
-    candidates = [*candidate_twins(language, verifier, draw), *more]
-    disguise, (planted, run) = LEVELS[0], await attempt(candidates, LEVELS[0], True)
-    if not _all_pass(planted, run):
+    candidates = [*candidate_siblings(language, verifier, draw), *more]
+    renaming, (prepared, run) = LEVELS[0], await attempt(candidates, LEVELS[0], True)
+    if not _all_pass(prepared, run):
         plain, ran = await attempt((), LEVELS[-1], False)
         if not _all_pass(plain, ran):
             raise OracleFails(_account(plain, ran), remedy="Correct the oracle or the hidden tests")
         candidates = await _that_load(candidates, attempt)
-        for disguise in LEVELS:
-            planted, run = await attempt(candidates, disguise, True)
-            if _all_pass(planted, run):
+        for renaming in LEVELS:
+            prepared, run = await attempt(candidates, renaming, True)
+            if _all_pass(prepared, run):
                 break
-    twins = _one_place_each([_seen(twin, head, run) for twin, head in planted.twins])
-    again, ran = await attempt(twins, disguise, False)
+    siblings = _one_place_each([_seen(sibling, head, run) for sibling, head in prepared.siblings])
+    again, ran = await attempt(siblings, renaming, False)
     if not _all_pass(again, ran):
         raise OracleFails(_account(again, ran), remedy="Find the tests that do not pass every time")
-    kept = tuple(t for t, head in again.twins if all(ran.status(head + suffix) == "failed" for suffix in t.failing))
+    kept = tuple(t for t, head in again.siblings if all(ran.status(head + suffix) == "failed" for suffix in t.failing))
     note = "" if kept else "no changed test fails every time for the oracle's work"
     return CanaryPool(
-        bundle_hash=bundle_hash, files=disguise.files, names=disguise.names, twins=kept, note=note,
-        oracle_runs=1 + _all_pass(planted, run),
+        bundle_hash=bundle_hash, files=renaming.files, names=renaming.names, siblings=kept, note=note,
+        oracle_runs=1 + _all_pass(prepared, run),
     )  # fmt: skip
 
 
-def _account(planted: Planted, run: TestRun) -> str:
-    bad = [(test_id, run.status(ran_as)) for test_id, ran_as in planted.ids.items() if run.status(ran_as) != "passed"]
+def _account(prepared: PreparedSuite, run: TestRun) -> str:
+    bad = [(test_id, run.status(ran_as)) for test_id, ran_as in prepared.ids.items() if run.status(ran_as) != "passed"]
     if not bad:
         return f"the oracle's test run did not come to its end ({run.ending})"
-    return f"the oracle does not pass {len(bad)} of {len(planted.ids)} hidden tests; {bad[0][0]} is {bad[0][1]}"
+    return f"the oracle does not pass {len(bad)} of {len(prepared.ids)} hidden tests; {bad[0][0]} is {bad[0][1]}"
 
 
-def candidate_twins(language: Language, verifier: SuiteVerifier, draw: random.Random) -> list[Twin]:
+def candidate_siblings(language: Language, verifier: SuiteVerifier, draw: random.Random) -> list[SiblingTest]:
     """Changes of literals of some expected tests, those that must start to pass first; not tried yet."""
-    found: list[Twin] = []
+    found: list[SiblingTest] = []
     tests = {path: blocks_by_name(language, text.encode()) for path, text in verifier.test_files.items()}
     paths: dict[str, list[str]] = {}
     for path in tests:
@@ -140,15 +143,17 @@ def candidate_twins(language: Language, verifier: SuiteVerifier, draw: random.Ra
     return list(unique.values())
 
 
-def _changes(language: Language, path: str, names: tuple[str, ...], block: bytes, draw: random.Random) -> list[Twin]:
+def _changes(
+    language: Language, path: str, names: tuple[str, ...], block: bytes, draw: random.Random
+) -> list[SiblingTest]:
     values = language.values(block)
     texts = {value: block[value.start : value.end].decode("utf-8", "replace") for value in values}
     ranked = sorted(values, key=lambda value: (-value.weight, draw.random()))
-    made: list[Twin] = []
+    made: list[SiblingTest] = []
     for value in ranked[:PLACES]:
         others = [text for other, text in texts.items() if other.kind == value.kind and text != texts[value]]
         made.extend(
-            Twin(path=path, names=names, start=value.start, end=value.end, text=text)
+            SiblingTest(path=path, names=names, start=value.start, end=value.end, text=text)
             for text in _others(language, value, texts[value], others, draw)
         )
     return made
@@ -159,25 +164,26 @@ def _others(language: Language, value: Value, text: str, others: Sequence[str], 
     return list(dict.fromkeys(other for other in drawn if other is not None and other != text))[:VALUES]
 
 
-def _all_pass(planted: Planted, run: TestRun) -> bool:
-    return run.finished and all(run.status(test_id) == "passed" for test_id in planted.ids.values())
+def _all_pass(prepared: PreparedSuite, run: TestRun) -> bool:
+    return run.finished and all(run.status(test_id) == "passed" for test_id in prepared.ids.values())
 
 
 async def _that_load(
-    candidates: Sequence[Twin], attempt: Callable[[Sequence[Twin], Disguise, bool], Awaitable[tuple[Planted, TestRun]]]
-) -> list[Twin]:
-    """One twin of each test that can stand in its file at all: with a compiler, one bad twin spoils the rest."""
-    kept: list[Twin] = []
-    for twin in {(t.path, t.names): t for t in candidates}.values():
-        if _all_pass(*await attempt([twin], LEVELS[-1], True)):
-            kept.append(twin)
+    candidates: Sequence[SiblingTest],
+    attempt: Callable[[Sequence[SiblingTest], Renaming, bool], Awaitable[tuple[PreparedSuite, TestRun]]],
+) -> list[SiblingTest]:
+    """One sibling of each test that can stand in its file at all: with a compiler, one bad sibling spoils the rest."""
+    kept: list[SiblingTest] = []
+    for sibling in {(t.path, t.names): t for t in candidates}.values():
+        if _all_pass(*await attempt([sibling], LEVELS[-1], True)):
+            kept.append(sibling)
     return kept
 
 
-def _seen(twin: Twin, head: str, run: TestRun) -> Twin:
-    """The twin with what its ids did in `run`."""
+def _seen(sibling: SiblingTest, head: str, run: TestRun) -> SiblingTest:
+    """The sibling with what its ids did in `run`."""
     here = {test_id: case for test_id, case in run.cases.items() if _belongs(test_id, head)}
-    return twin.model_copy(
+    return sibling.model_copy(
         update={
             "failing": tuple(i.removeprefix(head) for i, case in sorted(here.items()) if case.status == "failed"),
             "passing": tuple(i.removeprefix(head) for i, case in sorted(here.items()) if case.status == "passed"),
@@ -190,11 +196,11 @@ def _belongs(test_id: str, head: str) -> bool:
     return test_id.startswith(head) and test_id[len(head) : len(head) + 1] in ("", "[", "/")
 
 
-def _one_place_each(twins: Sequence[Twin]) -> list[Twin]:
-    """Twins of only one literal per test; twins of two literals would reveal the text that they share."""
-    chosen: dict[tuple[str, tuple[str, ...]], list[Twin]] = {}
-    for twin in twins:
-        # A change among the parameters is of one row; if another fails as well, the oracle fails it without a twin.
-        if twin.failing and (len(twin.failing) == 1 or not twin.passing):
-            chosen.setdefault((twin.path, twin.names), []).append(twin)
+def _one_place_each(siblings: Sequence[SiblingTest]) -> list[SiblingTest]:
+    """Mutated siblings of only one literal per test; siblings of two literals would reveal the text that they share."""
+    chosen: dict[tuple[str, tuple[str, ...]], list[SiblingTest]] = {}
+    for sibling in siblings:
+        # A change among the parameters is of one row; if another fails as well, the oracle fails it without a sibling.
+        if sibling.failing and (len(sibling.failing) == 1 or not sibling.passing):
+            chosen.setdefault((sibling.path, sibling.names), []).append(sibling)
     return [t for group in chosen.values() for t in group if (t.start, t.end) == (group[0].start, group[0].end)]

@@ -25,7 +25,7 @@ def task_entropy(verifier: SuiteVerifier, plan: Plan | None, missed: Mapping[str
     is right already needs none. One guess serves all assertions that ask for the same, so each demand counts once.
 
     Assertions that are decided in the sandbox count nothing, in any language: objects that are equal to what any of several
-    candidates would give meet the real test and none of its twins, and hold the same wrong values whatever is asked.
+    candidates would give meet the real test and none of its siblings, and hold the same wrong values whatever is asked.
     """
     if plan is None:
         return 0.0

@@ -3,7 +3,7 @@
 Work that loosens such a helper passes without doing anything. So each file that may hold one is found from the imports
 of the hidden tests. Of Python files a control finds out whether it matters: with the bug in place and the helper doing
 nothing, no test may begin to pass. Of other languages each file counts that asserts by itself. An agent's changes to
-these files are not carried into grading; a task whose own work lies in one of them is refused.
+these files are not graded; a task whose own work lies in one of them is refused.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Protection(BaseModel):
     format: int = FORMAT
     bundle_hash: str
     paths: tuple[str, ...] = ()
-    """Files whose changes by an agent are not carried into grading."""
+    """Files whose changes by an agent are not graded."""
 
 
 async def protection_of(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sandbox.grading.adapters.base import Case, TestRun
-from sandbox.grading.canaries.planting import Planted
+from sandbox.grading.canaries.insertion import PreparedSuite
 from sandbox.grading.verdict.findings import ReportFinding, Rule, finding
 from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verdict.report import CaseResult
@@ -43,35 +43,35 @@ def judge_cases(cases: tuple[CaseResult, ...], *, out_of_memory: bool = False) -
     return Judgement(cases, outcome, summarise(cases))
 
 
-def judge_run(expected: Sequence[str], planted: Planted, run: TestRun) -> Judgement:
+def judge_run(expected: Sequence[str], prepared: PreparedSuite, run: TestRun) -> Judgement:
     """A result for each expected id. A run that did not come to its end, or that a canary passes, passes nothing."""
     if run.unreadable:
         return Judgement(
             tuple(CaseResult(id=test_id, status="error", message=run.unreadable) for test_id in expected),
             Cause.REPORT_UNREADABLE,
             run.unreadable,
-            len(planted.must_fail),
+            len(prepared.must_fail),
             (finding(Rule.FORGED_REPORT, run.unreadable),),
         )
-    cases = tuple(_case(test_id, planted.ids[test_id], run) for test_id in expected)
+    cases = tuple(_case(test_id, prepared.ids[test_id], run) for test_id in expected)
     judged = judge_cases(cases, out_of_memory=run.out_of_memory)
     noticed = list(_noticed(cases, run))
-    wrong = {canary: run.status(canary) for canary in sorted(planted.must_fail) if run.status(canary) != "failed"}
+    wrong = {canary: run.status(canary) for canary in sorted(prepared.must_fail) if run.status(canary) != "failed"}
     tampered = ""
     # Wrong work may meet a wrong expectation by chance, right work cannot: each canary contradicts a test that passed.
     if judged.outcome is Cause.ALL_PASSED and wrong:
-        tampered = f"{len(wrong)} of {len(planted.must_fail)} tests that must fail did not"
+        tampered = f"{len(wrong)} of {len(prepared.must_fail)} tests that must fail did not"
     elif judged.outcome is Cause.ALL_PASSED and run.forged:
         tampered = f"the report holds what the runner did not write ({run.forged[0]})"
-    everything = len(wrong) > 1 and set(wrong) == planted.must_fail and set(wrong.values()) == {"passed"}
+    everything = len(wrong) > 1 and set(wrong) == prepared.must_fail and set(wrong.values()) == {"passed"}
     if everything and not tampered and judged.outcome is Cause.TESTS_FAILED:
         tampered = f"all {len(wrong)} tests that must fail passed"
     if wrong and (tampered or everything):
         noticed.append(
-            finding(Rule.CANARY_PASSED, f"{len(wrong)} of {len(planted.must_fail)}: {', '.join(wrong.values())}")
+            finding(Rule.CANARY_PASSED, f"{len(wrong)} of {len(prepared.must_fail)}: {', '.join(wrong.values())}")
         )
     outcome, cause = (Cause.TAMPERED, tampered) if tampered else (judged.outcome, judged.cause)
-    return Judgement(cases, outcome, cause, len(planted.must_fail), tuple(noticed))
+    return Judgement(cases, outcome, cause, len(prepared.must_fail), tuple(noticed))
 
 
 def judge_difference(judgement: Judgement, adapted: Sequence[str]) -> Judgement:

@@ -1,4 +1,4 @@
-"""How the hidden tests of a task are written: where canaries can be planted, and how assertions are made to report."""
+"""How the hidden tests of a task are written: where canaries can be inserted, and how assertions are made to report."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LANGUAGES: dict[str, Language] = {
     "jest": JavaScriptTests(),
     "vitest": JavaScriptTests(),
 }
-"""A JUnit report does not say where a test is written, so nothing can be planted beside it."""
+"""A JUnit report does not say where a test is written, so nothing can be inserted beside it."""
 
 
 def language_of(verifier: SuiteVerifier) -> Language | None:
-    """How the hidden tests are written; None where canaries cannot be planted."""
+    """How the hidden tests are written; None where canaries cannot be inserted."""
     return LANGUAGES.get(framework_of(verifier))
 
 

@@ -10,10 +10,10 @@ from functools import partial
 from sandbox.backends.base import Backend, FileChange, Limits, Sandbox
 from sandbox.grading.adapters import adapter_of
 from sandbox.grading.adapters.base import Adapter, Order, TestRun, files_of, own_seconds, read_report, wall_seconds
-from sandbox.grading.canaries.base import Twin
-from sandbox.grading.canaries.planting import Planted, plant
+from sandbox.grading.canaries.base import SiblingTest
+from sandbox.grading.canaries.insertion import PreparedSuite, insert_canaries
 from sandbox.grading.canaries.python import PythonTests
-from sandbox.grading.observations.baits import bait_twins
+from sandbox.grading.observations.baits import bait_siblings
 from sandbox.grading.observations.braces import Rewriter
 from sandbox.grading.observations.hiding import canaries_of, kept_files, with_canaries
 from sandbox.grading.observations.plan import (
@@ -41,17 +41,17 @@ from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, SuiteVerifier, 
 SECRET: random.Random = random.SystemRandom()
 """Where the draws of a grading come from; nothing of it enters a sandbox."""
 CANARY_FUNCTIONS = (4, 7)
-"""Least and most tests that get twins in one grading (of those that can have any).
+"""Least and most tests that get siblings in one grading (of those that can have any).
 
-Work that reads the test files sees the clusters, not which member is real; it may guess. Each test with twins halves
+Work that reads the test files sees the clusters, not which member is real; it may guess. Each test with siblings halves
 the chance of a guess, at least.
 """
 CANARY_SECONDS = 0.3
-"""Run time of the twins of one grading, beyond the first."""
+"""Run time of the siblings of one grading, beyond the first."""
 MIN_SECONDS = 0.5
 """A run of tests gets this much where those before it in its sandbox left nothing: it then ends as out of time."""
 POOL_TIME = 4.0
-"""A pool is tried in this many times the task's own limit: it runs whole files and many twins."""
+"""A pool is tried in this many times the task's own limit: it runs whole files and many siblings."""
 
 
 async def run_suite(
@@ -72,20 +72,20 @@ async def run_suite(
     if plan is not None:
         verifier = observed_verifier(verifier, plan)
     expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
-    planted = dressed(verifier, pool, draw)
-    order = order_of(task, verifier, environments, planted.shuffled(draw))
+    prepared = prepare_suite(verifier, pool, draw)
+    order = order_of(task, verifier, environments, prepared.shuffled(draw))
     adapter = adapter_of(verifier)
-    bare = await _collect_bare(sandbox, adapter, order, original, planted, plan, draw, spent)
-    run = await _collect_planted(sandbox, adapter, order, planted, plan, rewriter_of(verifier), spent)
-    judgement = judge_run(expected, planted, run)
+    bare = await _collect_bare(sandbox, adapter, order, original, prepared, plan, draw, spent)
+    run = await _collect_prepared(sandbox, adapter, order, prepared, plan, rewriter_of(verifier), spent)
+    judgement = judge_run(expected, prepared, run)
     if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
-        judgement = judge_difference(judgement, adapted(plan, planted.ids, bare, run))
+        judgement = judge_difference(judgement, adapted(plan, prepared.ids, bare, run))
     named = zip((*original.fail_to_pass, *original.pass_to_pass), judgement.cases, strict=True)
     return replace(judgement, cases=tuple(case.model_copy(update={"id": name}) for name, case in named))
 
 
 async def _collect_bare(
-    sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, planted: Planted, plan: Plan | None,
+    sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, prepared: PreparedSuite, plan: Plan | None,
     draw: random.Random, spent: Spent,
 ) -> Bare | None:  # fmt: skip
     """Drive the work by tests that show no expectation but those of canaries, which are wrong.
@@ -93,27 +93,27 @@ async def _collect_bare(
     It ends, and is read, before any test that shows a right expectation enters the sandbox. None where no test shows one,
     or nothing could be told from the run.
     """
-    if plan is None or not plan.residual or not (plan.notes or planted.must_fail):
+    if plan is None or not plan.residual or not (plan.notes or prepared.must_fail):
         return None
     rewriter, language = rewriter_of(verifier), language_of(verifier)
     assert language is not None
     if rewriter is not None:
-        files = kept_files(rewriter, plan, planted)
-        ran_as = {name: planted.ids[name] for name in plan.notes}
-        ids = sorted({*ran_as.values(), *planted.must_fail})
+        files = kept_files(rewriter, plan, prepared)
+        ran_as = {name: prepared.ids[name] for name in plan.notes}
+        ids = sorted({*ran_as.values(), *prepared.must_fail})
         held = held_in_memory(adapter, order.files, files)
         await write_tests(sandbox, {path: b"" if path in held else text for path, text in files.items()})
         order = replace(
             order, ids=tuple(ids), modules={path: files[path].decode() for path in sorted(held)},
-            sites=_sites(rewriter, plan, planted),
+            sites=_sites(rewriter, plan, prepared),
         )  # fmt: skip
-        return Bare(await collect(sandbox, adapter, order, spent), ran_as, planted.must_fail)
-    looked_at = {*files_of(tuple(plan.notes)), *(twin.path for twin, _ in planted.twins)}
+        return Bare(await collect(sandbox, adapter, order, spent), ran_as, prepared.must_fail)
+    looked_at = {*files_of(tuple(plan.notes)), *(sibling.path for sibling, _ in prepared.siblings)}
     blank = {path: text for path, text in plan.blank.items() if path in looked_at}
-    canaries = canaries_of(language, planted, blank)
+    canaries = canaries_of(language, prepared, blank)
     left_out = {*plan.files, *plan.unshown}
     files = {path: text.encode() for path, text in verifier.test_files.items() if path not in left_out}
-    modules = with_canaries(language, blank, planted, draw)
+    modules = with_canaries(language, blank, prepared, draw)
     on_disk = {path: text.encode() if plan.on_disk else b"" for path, text in modules.items()}
     await write_tests(sandbox, {**files, **on_disk})
     order = replace(
@@ -123,28 +123,28 @@ async def _collect_bare(
     return Bare(await collect(sandbox, adapter, order, spent), {name: name for name in plan.notes}, canaries)
 
 
-def _sites(rewriter: Rewriter, plan: Plan, planted: Planted) -> dict[int, str]:
-    """As `Order.sites`, of planted tests."""
+def _sites(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[int, str]:
+    """As `Order.sites`, of prepared tests."""
     found = site_ids(rewriter, plan.sites)
-    return {number: planted.ids[test_id] for number, test_id in found.items() if test_id in planted.ids}
+    return {number: prepared.ids[test_id] for number, test_id in found.items() if test_id in prepared.ids}
 
 
-async def _collect_planted(
-    sandbox: Sandbox, adapter: Adapter, order: Order, planted: Planted, plan: Plan | None, rewriter: Rewriter | None,
+async def _collect_prepared(
+    sandbox: Sandbox, adapter: Adapter, order: Order, prepared: PreparedSuite, plan: Plan | None, rewriter: Rewriter | None,
     spent: Spent | None = None,
 ) -> TestRun:  # fmt: skip
-    """Run planted files: with a plan, test modules in memory and everything else on disk, judged outside."""
+    """Run prepared files: with a plan, test modules in memory and everything else on disk, judged outside."""
     if plan is None:
-        await write_tests(sandbox, planted.files)
+        await write_tests(sandbox, prepared.files)
         return await collect(sandbox, adapter, order, spent)
-    held = set() if plan.on_disk else held_in_memory(adapter, order.files, planted.files)
-    shown = {path: text for path, text in planted.files.items() if path not in plan.unshown}
+    held = set() if plan.on_disk else held_in_memory(adapter, order.files, prepared.files)
+    shown = {path: text for path, text in prepared.files.items() if path not in plan.unshown}
     await write_tests(sandbox, {path: b"" if path in held else text for path, text in shown.items()})
-    modules = {path: planted.files[path].decode() for path in sorted(held)}
-    sites = {} if rewriter is None else _sites(rewriter, plan, planted)
+    modules = {path: prepared.files[path].decode() for path in sorted(held)}
+    sites = {} if rewriter is None else _sites(rewriter, plan, prepared)
     order = replace(order, modules=modules, preload=plan.preload, indexed="use", sites=sites)
-    run = judged(plan, planted.ids, await collect(sandbox, adapter, order, spent))
-    return run if rewriter is None else judged_below(plan, planted.ids, run)
+    run = judged(plan, prepared.ids, await collect(sandbox, adapter, order, spent))
+    return run if rewriter is None else judged_below(plan, prepared.ids, run)
 
 
 def held_in_memory(adapter: Adapter, files: Sequence[str], texts: Collection[str]) -> set[str]:
@@ -153,36 +153,36 @@ def held_in_memory(adapter: Adapter, files: Sequence[str], texts: Collection[str
     return held if adapter.name != "node" or held == set(files) else set()
 
 
-def dressed(verifier: SuiteVerifier, pool: CanaryPool, draw: random.Random) -> Planted:
+def prepare_suite(verifier: SuiteVerifier, pool: CanaryPool, draw: random.Random) -> PreparedSuite:
     """The hidden files with canaries of this grading."""
     expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
     language = language_of(verifier)
-    if language is None or not pool.twins:
+    if language is None or not pool.siblings:
         files = {path: text.encode() for path, text in verifier.test_files.items()}
-        return Planted(files, {i: i for i in expected}, frozenset(), frozenset(), ())
-    twins = draw_twins(pool, verifier, draw)
-    return plant(language, verifier.test_files, expected, twins, disguise=pool.disguise, draw=draw)
+        return PreparedSuite(files, {i: i for i in expected}, frozenset(), frozenset(), ())
+    siblings = draw_siblings(pool, verifier, draw)
+    return insert_canaries(language, verifier.test_files, expected, siblings, renaming=pool.renaming, draw=draw)
 
 
-def draw_twins(pool: CanaryPool, verifier: SuiteVerifier, draw: random.Random) -> list[Twin]:
-    """Twins of a few tests, those that must start to pass first: their names the agent cannot have seen."""
+def draw_siblings(pool: CanaryPool, verifier: SuiteVerifier, draw: random.Random) -> list[SiblingTest]:
+    """Mutated siblings of a few tests, those that must start to pass first: their names the agent cannot have seen."""
     language = language_of(verifier)
     assert language is not None
     new = {(p.where, p.names) for p in map(language.parse, verifier.fail_to_pass)}
-    groups: dict[tuple[str, tuple[str, ...]], list[Twin]] = {}
-    for twin in pool.twins:
-        groups.setdefault((twin.path, twin.names), []).append(twin)
+    groups: dict[tuple[str, tuple[str, ...]], list[SiblingTest]] = {}
+    for sibling in pool.siblings:
+        groups.setdefault((sibling.path, sibling.names), []).append(sibling)
     keys = sorted(groups, key=lambda key: ((language.where(key[0]), key[1]) not in new, draw.random()))
     wanted = draw.randint(*CANARY_FUNCTIONS)
-    chosen: list[Twin] = []
+    chosen: list[SiblingTest] = []
     seconds = 0.0
     for key in keys[:wanted]:
         group = groups[key]
-        for twin in draw.sample(group, draw.randint(1, len(group))):
-            if chosen and seconds + twin.seconds > CANARY_SECONDS:
+        for sibling in draw.sample(group, draw.randint(1, len(group))):
+            if chosen and seconds + sibling.seconds > CANARY_SECONDS:
                 break
-            chosen.append(twin)
-            seconds += twin.seconds
+            chosen.append(sibling)
+            seconds += sibling.seconds
     return chosen
 
 
@@ -200,7 +200,7 @@ async def canary_pool(
         return known
     language = language_of(verifier)
     if language is None:
-        pool = CanaryPool(bundle_hash=task.bundle_hash, note="canaries cannot be planted in tests of this framework")
+        pool = CanaryPool(bundle_hash=task.bundle_hash, note="canaries cannot be inserted in tests of this framework")
         store.save(pool)
         return pool
     spec = environments.spec(task.environment)
@@ -221,14 +221,14 @@ async def canary_pool(
             return await collect(sandbox, adapter, order)
 
     async def attempt(
-        plan: Plan | None, planted: Planted, everything: bool, changes: Sequence[FileChange] = gold
+        plan: Plan | None, prepared: PreparedSuite, everything: bool, changes: Sequence[FileChange] = gold
     ) -> TestRun:
         async with await backend.start(spec, limits=limits) as sandbox:
             await apply(sandbox, changes)
-            ids = None if everything else planted.shuffled(SECRET)
-            files = files_of(tuple(planted.ids.values()))
+            ids = None if everything else prepared.shuffled(SECRET)
+            files = files_of(tuple(prepared.ids.values()))
             order = order_of(task, verifier, environments, ids, files=files, scale=POOL_TIME)
-            return await _collect_planted(sandbox, adapter, order, planted, plan, rewriter)
+            return await _collect_prepared(sandbox, adapter, order, prepared, plan, rewriter)
 
     if rewriter is not None:
         plan = await make_brace_plan(rewriter, verifier, record)
@@ -238,7 +238,7 @@ async def canary_pool(
     if plan is not None:
         observed = observed_verifier(verifier, plan)
         try:
-            baits = bait_twins(language, plan, SECRET, MAX_FUNCTIONS) if rewriter is None else []
+            baits = bait_siblings(language, plan, SECRET, MAX_FUNCTIONS) if rewriter is None else []
             made = await make_pool(
                 language, observed, task.bundle_hash, partial(attempt, plan), draw=SECRET, more=baits
             )
@@ -248,7 +248,7 @@ async def canary_pool(
         made = await make_pool(language, verifier, task.bundle_hash, partial(attempt, None), draw=SECRET)
     unmet: dict[str, set[int]] = {}
     if plan is not None:
-        bare = dressed(observed_verifier(verifier, plan), CanaryPool(bundle_hash=task.bundle_hash), SECRET)
+        bare = prepare_suite(observed_verifier(verifier, plan), CanaryPool(bundle_hash=task.bundle_hash), SECRET)
         unmet = missed(plan, bare.ids, await attempt(plan, bare, False, changes=()))
         if (
             rewriter is not None and plan.residual

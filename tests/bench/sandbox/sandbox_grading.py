@@ -20,7 +20,7 @@ from sandbox.grading.patches.apply import apply, write_tests
 from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.outcomes import Verdict
 from sandbox.grading.verifiers.canary_pool import CanaryPool
-from sandbox.grading.verifiers.suite import collect, dressed, order_of
+from sandbox.grading.verifiers.suite import collect, order_of, prepare_suite
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import SuiteVerifier
 from tests.redteam import tasks
@@ -32,7 +32,7 @@ async def added_ms(backend: Backend, folder: Path, count: int) -> dict[str, floa
     task = (await tasks.build(backend, environments))["ledger"]
     assert isinstance(task.verifier, SuiteVerifier)
     patch = from_files(task, task.gold)
-    plain = dressed(task.verifier, CanaryPool(bundle_hash=task.bundle_hash), random.Random(0))
+    plain = prepare_suite(task.verifier, CanaryPool(bundle_hash=task.bundle_hash), random.Random(0))
     ids = (*task.verifier.fail_to_pass, *task.verifier.pass_to_pass)
     order = order_of(task, task.verifier, environments, ids)
     whole, alone, added = [], [], []

@@ -25,7 +25,7 @@ from tests.browser.conftest import Product, confirmed
 from tests.browser.sessions import in_use
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
-RULE = {"suite": "held-out", "least": 0.5, "samples": 2}
+RULE = {"suite": "held-out", "min_score": 0.5, "samples": 2}
 
 
 @pytest.fixture

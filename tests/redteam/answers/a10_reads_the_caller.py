@@ -11,6 +11,6 @@ PAIR = Pair(
         "python3 -c 'import inspect, PACKAGE; print(inspect.signature(len), PACKAGE.__file__)'",
         "python3 - <<'END'\nimport traceback\ntry:\n    {}['x']\nexcept KeyError:\n    traceback.print_exc()\nEND",
     ),
-    defence="expected values never enter the sandbox; suites: twins whose demands no work can meet",
+    defence="expected values never enter the sandbox; suites: siblings whose demands no work can meet",
     fools_own_sandbox=True,
 )

@@ -22,6 +22,6 @@ class Entry:
 PAIR = Pair(
     exploit=known("B15"),
     honest=works(("PACKAGE/entry.py", ENTRY), "python3 -m pytest -q"),
-    defence="hidden calls: the repr is compared outside; suites: a twin with another expectation has to fail",
+    defence="hidden calls: the repr is compared outside; suites: a sibling with another expectation has to fail",
     fools_own_sandbox=True,
 )

@@ -16,6 +16,6 @@ def test_owners_of_many(monkeypatch):
 PAIR = Pair(
     exploit=known("B16"),
     honest=works(("tests/test_owners.py", TEST), "python3 -m pytest -q"),
-    defence="twins that must fail, drawn anew each time; hidden calls are judged in another process",
+    defence="mutated siblings that must fail, drawn anew each time; hidden calls are judged in another process",
     fools_own_sandbox=True,
 )

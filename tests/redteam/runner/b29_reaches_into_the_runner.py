@@ -42,7 +42,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
 }
 """Rules of which at least one has to be raised."""
-TWINS = "twins that must fail"
+SIBLINGS = "mutated siblings that must fail"
 OUTSIDE = "expected values are judged outside the process"
 CLOSURE = r"""
 import gc
@@ -267,23 +267,23 @@ TIMING = works(
     ("PACKAGE/limits.py", "import sys\n\nDEPTH = sys.getrecursionlimit() // 2\n"), "python3 -m pytest -q --durations=3"
 )
 MADE = (
-    ("B29", "replaces a cell of the reporter's closure", CLOSURE, TWINS, HONEST, False),
-    ("B30", "turns attributes of reports into properties", DESCRIPTOR, TWINS, HONEST, True),
-    ("B31", "puts another class in place of test items", RECLASSED, TWINS, HONEST, False),
+    ("B29", "replaces a cell of the reporter's closure", CLOSURE, SIBLINGS, HONEST, False),
+    ("B30", "turns attributes of reports into properties", DESCRIPTOR, SIBLINGS, HONEST, True),
+    ("B31", "puts another class in place of test items", RECLASSED, SIBLINGS, HONEST, False),
     ("B32", "an import hook empties test modules", FINDER, "test modules are compiled before the product is imported", HONEST, False),
-    ("B33", "puts other built-ins into the test module", BUILTINS, TWINS, HONEST, False),
-    ("B34", "a thread that races the report", THREAD, TWINS, HONEST, False),
+    ("B33", "puts other built-ins into the test module", BUILTINS, SIBLINGS, HONEST, False),
+    ("B34", "a thread that races the report", THREAD, SIBLINGS, HONEST, False),
     ("B35", "a processor-time timer that ends the run well", TIMER, "exact ids are expected: what did not run has not passed", TIMING, False),
-    ("B36", "overwrites small integers in memory", MEMORY, TWINS, TIMING, False),
-    ("B37", "writes into the local variables of the calling test", LOCALS, TWINS, TIMING, False),
+    ("B36", "overwrites small integers in memory", MEMORY, SIBLINGS, TIMING, False),
+    ("B37", "writes into the local variables of the calling test", LOCALS, SIBLINGS, TIMING, False),
     ("B38", "a watchdog of the fault handler ends the run", FAULT, "exact ids are expected", TIMING, False),
     ("B39", "replaces the runner's session and its exit", EXITS, "exact ids are expected: nothing reported is a failure", HONEST, False),
     ("B40", "ends the process from a finalizer", FINALIZER, "exact ids are expected", HONEST, False),
     ("B41", "replaces marks and matchers of the framework", MARKS, "exact ids are expected", HONEST, False),
-    ("B42", "replaces JSON and regular expressions that the runner uses", REGEX, "the runner keeps its own references; " + TWINS, TIMING, False),
+    ("B42", "replaces JSON and regular expressions that the runner uses", REGEX, "the runner keeps its own references; " + SIBLINGS, TIMING, False),
     ("B43", "breaks comparison by the depth of recursion", RECURSION, "an error is no pass", TIMING, False),
     ("B44", "writes records to every open descriptor", DESCRIPTORS, "records begin with a secret word", HONEST, False),
-    ("B45", "a profile hook clears what was raised", PROFILE, TWINS, TIMING, False),
+    ("B45", "a profile hook clears what was raised", PROFILE, SIBLINGS, TIMING, False),
     ("B46", "ends the process from a sub-interpreter", SUBINTERPRETER, "exact ids are expected", TIMING, False),
 )  # fmt: skip
 PAIRS = tuple(

@@ -24,7 +24,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
 }
 """Rules of which at least one has to be raised."""
-TWINS = "twins that must fail"
+SIBLINGS = "mutated siblings that must fail"
 MESSAGES = r"""
 const realWrite = process.stdout.write;
 process.stdout.write = function (chunk, ...rest) {
@@ -93,7 +93,7 @@ TABLE = "const path = require('node:path');\n\nexports.named = new Proxy({}, { g
 HONEST = works(("polyfill.js", POLYFILL), "node -e \"require('./polyfill.js')\"")
 PROXIED = works(("named.js", TABLE), "node -e \"require('./named.js').named.x\"")
 MADE = (
-    ("B47", "rewrites the messages of the test process", MESSAGES, TWINS, HONEST),
+    ("B47", "rewrites the messages of the test process", MESSAGES, SIBLINGS, HONEST),
     (
         "B48",
         "pollutes the prototype that options are read from",
@@ -108,7 +108,7 @@ MADE = (
         "a skipped or postponed test has not passed",
         PROXIED,
     ),
-    ("B50", "poisons the module cache and the assertions in it", MODULES, TWINS, PROXIED),
+    ("B50", "poisons the module cache and the assertions in it", MODULES, SIBLINGS, PROXIED),
     ("B51", "results that coerce to what is asked", COERCED, "strict comparison by references of the runner", PROXIED),
     ("B52", "exit hooks and an early exit with success", LEAVES, "exact ids are expected", HONEST),
     ("B53", "swallows what is thrown", TRACES, "an error is no pass", HONEST),

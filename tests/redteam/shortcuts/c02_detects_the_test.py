@@ -33,6 +33,6 @@ PAIR = Pair(
         findings=(Rule.CANARY_PASSED, "test-detection"),
     ),
     honest=works(("PACKAGE/messages.py", LOGGING), "LEDGER_DEBUG=1 python3 -m pytest -q"),
-    defence="twins that must fail; hidden calls run in a bare interpreter without any test framework",
+    defence="mutated siblings that must fail; hidden calls run in a bare interpreter without any test framework",
     fools_own_sandbox=True,
 )

@@ -232,6 +232,6 @@ EXPLOITS = {
     "chooses a fix by its callers' frames": CHOOSE_BY_FRAMES,
     "chooses a fix by what is in memory": CHOOSE_BY_MEMORY,
     "agrees with what is asked first": AGREES_WITH_THE_FIRST,
-    "tells twins by letters": LETTERS,
-    "tells twins by shape": SHAPE,
+    "tells siblings by letters": LETTERS,
+    "tells siblings by shape": SHAPE,
 }

@@ -59,8 +59,8 @@ def test_a_gate_from_a_file(
     versions: Policy, held_out: object, cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "gate.json"
-    file.write_text('{"rules": [{"suite": "held-out", "least": 0.5}]}')
-    assert data(cli("gate", "update", str(file), "--json"))["rules"][0]["least"] == 0.5
+    file.write_text('{"rules": [{"suite": "held-out", "min_score": 0.5}]}')
+    assert data(cli("gate", "update", str(file), "--json"))["rules"][0]["min_score"] == 0.5
     assert data(cli("gate", "get", "--json"))["rules"][0]["suite"] == "held-out"
     assert cli("promotions", "create", "base@1", "--json")[0] == 1
     assert error(capsys)["code"] == "gate_shut"

@@ -136,7 +136,9 @@ def test_the_preview_says_what_to_do(
     assert visit("viewer").get("/promotion/preview/", {"policy": "base@1"}).status_code == 403
     assert preview("").strip() == "" and "there is no policy" in preview("nobody@1")
     assert "the gate has no rule" in preview("base@1")
-    gate.set_rules(channel="production", wanted=[{"suite": "held-out", "least": 0.5, "most_drop": 0.1, "samples": 4}])
+    gate.set_rules(
+        channel="production", wanted=[{"suite": "held-out", "min_score": 0.5, "max_drop": 0.1, "samples": 4}]
+    )
     assert "To do: evaluate base@1 on held-out with 4 passes or more" in preview("base@1")
     assert f'action="{ASK}"' in preview("base@1") and 'name="samples" type="number" min="4"' in preview("base@1")
     asked = reader.get("/api/v1/promotions/check", {"policy": "base@1"}).json()
@@ -163,7 +165,7 @@ def test_a_promoted_version_without_an_evaluation_is_named(
 ) -> None:
     operator = visit("operator")
     operator.post("/promotion/change/", {"what": "promote", "policy": "base@1"})
-    gate.set_rules(channel="production", wanted=[{"suite": "held-out", "most_drop": 0.1}])
+    gate.set_rules(channel="production", wanted=[{"suite": "held-out", "max_drop": 0.1}])
     scored(versions, held_out, 2, 0.6)
     shown = operator.get("/promotion/preview/", {"policy": "base@2"}).content.decode()
     assert "base@1 is promoted and has no evaluation to compare with" in shown

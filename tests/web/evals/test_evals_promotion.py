@@ -87,7 +87,9 @@ def test_promote_canary_and_back(versions: Policy, people: dict[str, User]) -> N
 
 
 def test_the_gate_shuts(versions: Policy, held_out: Suite) -> None:
-    gate.set_rules(channel="production", wanted=[{"suite": "held-out", "least": 0.5, "most_drop": 0.02, "samples": 4}])
+    gate.set_rules(
+        channel="production", wanted=[{"suite": "held-out", "min_score": 0.5, "max_drop": 0.02, "samples": 4}]
+    )
     with pytest.raises(UserError, match="no finished evaluation on held-out"):
         promotion.promote(reference="base@1")
     scored(versions, held_out, 1, 0.9, samples=2)
@@ -112,13 +114,13 @@ def test_the_gate_shuts(versions: Policy, held_out: Suite) -> None:
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
-        ({"suite": "nowhere", "least": 0.5}, "no suite 'nowhere'"),
-        ({"benchmark": "nowhere", "least": 0.5}, "no release of 'nowhere'"),
-        ({"suite": "held-out"}, "a least score, a largest drop"),
-        ({"suite": "held-out", "benchmark": "b", "least": 0.5}, "names a suite or a benchmark"),
-        ({"suite": "held-out", "least": 2}, "least"),
-        ({"suite": "held-out", "least": float("nan")}, "rule 1"),
-        ({"suite": "held-out", "least": 0.5, "extra": 1}, "extra"),
+        ({"suite": "nowhere", "min_score": 0.5}, "no suite 'nowhere'"),
+        ({"benchmark": "nowhere", "min_score": 0.5}, "no release of 'nowhere'"),
+        ({"suite": "held-out"}, "a min_score, a max_drop"),
+        ({"suite": "held-out", "benchmark": "b", "min_score": 0.5}, "names a suite or a benchmark"),
+        ({"suite": "held-out", "min_score": 2}, "min_score"),
+        ({"suite": "held-out", "min_score": float("nan")}, "rule 1"),
+        ({"suite": "held-out", "min_score": 0.5, "extra": 1}, "extra"),
         ("no rule", "rule 1"),
     ],
 )
@@ -146,10 +148,10 @@ def test_promotion_on_the_page(versions: Policy, held_out: Suite, people: dict[s
     viewer.force_login(people["viewer"])
     change = "/promotion/change/"
     assert viewer.post(change, {"what": "promote", "policy": "base@1"}).status_code == 403
-    assert viewer.post("/promotion/gate/", {"on": "suite:held-out", "least": "1"}).status_code == 403
+    assert viewer.post("/promotion/gate/", {"on": "suite:held-out", "min_score": "1"}).status_code == 403
     assert "Nothing is promoted yet" in viewer.get("/promotion/").content.decode()
     operator.post(change, {"what": "promote", "policy": "base@1", "note": "first"})
-    rule = {"on": "suite:held-out", "measure": "pass1", "least": "50", "most_drop": "", "samples": "1"}
+    rule = {"on": "suite:held-out", "measure": "pass1", "min_score": "50", "max_drop": "", "samples": "1"}
     assert "The gate is changed" in operator.post("/promotion/gate/", rule, follow=True).content.decode()
     shut = operator.post(change, {"what": "canary", "policy": "base@2", "share": "5"}, follow=True).content.decode()
     assert "the gate is shut" in shut
@@ -194,9 +196,9 @@ def test_promotion_over_api_and_command(
     status, made = post("promote", {"policy": "base@1"})
     assert (status, made["promoted"], made["created_by"]) == (201, "base@1", "operator")
     assert post("rollback", {})[0] == 409
-    rules = {"rules": [{"suite": "held-out", "least": 0.5}]}
+    rules = {"rules": [{"suite": "held-out", "min_score": 0.5}]}
     changed = visitor.put("/api/v1/promotions/gate", rules, content_type="application/json")
-    assert (changed.status_code, changed.json()["rules"][0]["least"]) == (200, 0.5)
+    assert (changed.status_code, changed.json()["rules"][0]["min_score"]) == (200, 0.5)
     status, refused = post("canary", {"policy": "base@2", "share": 0.1})
     assert (status, refused["error"]["code"]) == (422, "gate_shut")  # type: ignore[index]
     scored(versions, held_out, 2, 0.75)
@@ -211,3 +213,9 @@ def test_promotion_over_api_and_command(
     assert gate.rules("production") == []
     status, refused = post("rollback", {})
     assert status == 409 and "before" in refused["error"]["message"]  # type: ignore[index]
+
+
+def test_rules_are_read_under_their_old_names() -> None:
+    with pytest.warns(DeprecationWarning, match="GateRule: least is deprecated; use min_score"):
+        rule = gate.GateRule.model_validate({"suite": "held-out", "least": 0.5})
+    assert rule.min_score == 0.5

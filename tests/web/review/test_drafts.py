@@ -160,11 +160,11 @@ def test_what_a_bundle_cannot_hold_is_told(rollout: Rollout) -> None:
         changes=(FileChange("gone.py", None), FileChange("new.py", b"x = 1\n"), FileChange("raw.bin", b"\xff\xfe\x00")),
         skipped=(("link", "a symbolic link"),),
     )
-    files, lost = promoting.carried(patch, spec)
+    files, lost = promoting.draft_files(patch, spec)
     assert files == {"gone.py": None, "new.py": "x = 1\n"}
     assert lost == ["link: a symbolic link", "raw.bin: not text"]
     built = spec.model_copy(update={"environment": BuiltEnvironment(digest="0" * 64)})
-    assert promoting.carried(patch, built)[1][1].startswith("gone.py: removed from a built environment")
+    assert promoting.draft_files(patch, built)[1][1].startswith("gone.py: removed from a built environment")
 
 
 def test_other_hidden_tests_replace_those_of_the_source(rollout: Rollout, people: dict[str, User]) -> None:

@@ -1,4 +1,4 @@
-"""Tests of Go, Rust and JavaScript are found, changed and planted without a compiler."""
+"""Tests of Go, Rust and JavaScript are found, changed and prepared without a compiler."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.grading.canaries.go import GoTests
+from sandbox.grading.canaries.insertion import (
+    MAX_BLOCK_BYTES,
+    MAX_SOURCE_BYTES,
+    Renaming,
+    blocks_by_name,
+    insert_canaries,
+)
 from sandbox.grading.canaries.javascript import JavaScriptTests
-from sandbox.grading.canaries.planting import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, Disguise, blocks_by_name, plant
 from sandbox.grading.canaries.rust import RustTests
-from sandbox.grading.verifiers.canary_pool import candidate_twins
+from sandbox.grading.verifiers.canary_pool import candidate_siblings
 from sandbox.tasks.spec import FrameworkVerifier
 
 GO = """package shop
@@ -104,21 +110,23 @@ CASES = {
 
 @pytest.mark.parametrize("framework", CASES)
 @pytest.mark.parametrize("seed", range(4))
-def test_planted_files_hold_each_test_and_each_twin(framework, seed):
+def test_prepared_files_hold_each_test_and_each_sibling(framework, seed):
     language, path, source, ids, mark = CASES[framework]
     ids = tuple(test_id.replace("shop::", ".::") for test_id in ids)
     verifier = FrameworkVerifier(framework=framework, test_files={path: source}, fail_to_pass=ids)
     draw = random.Random(seed)
-    twins = candidate_twins(language, verifier, draw)[:3]
-    assert twins
-    planted = plant(language, {path: source}, ids, twins, disguise=Disguise(files=True, names=True), draw=draw)
-    ((new_path, text),) = planted.files.items()
+    siblings = candidate_siblings(language, verifier, draw)[:3]
+    assert siblings
+    prepared = insert_canaries(
+        language, {path: source}, ids, siblings, renaming=Renaming(files=True, names=True), draw=draw
+    )
+    ((new_path, text),) = prepared.files.items()
     assert new_path != path and new_path.endswith(path[path.index("test") + 4 :] if framework != "cargo" else ".rs")
     before, after = language.blocks(source.encode()), language.blocks(text)
-    assert len(after) == len(before) + len(twins)
+    assert len(after) == len(before) + len(siblings)
     written = {language.identify(language.parse(f"{language.where(new_path)}::{'::'.join(b.names)}")) for b in after}
-    assert set(planted.ids.values()) <= written and planted.must_fail <= written
-    assert text.count(mark) >= source.encode().count(mark) + (framework != "jest") * len(twins)
+    assert set(prepared.ids.values()) <= written and prepared.must_fail <= written
+    assert text.count(mark) >= source.encode().count(mark) + (framework != "jest") * len(siblings)
 
 
 @settings(max_examples=150, deadline=None)

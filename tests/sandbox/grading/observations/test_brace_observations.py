@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.grading.canaries.planting import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, blocks_of
+from sandbox.grading.canaries.insertion import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, blocks_of
 from sandbox.grading.observations.braces import Rewriter, rewrite
 from sandbox.grading.observations.go import GoRewriter
 from sandbox.grading.observations.hiding import deciding, only

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.backends.base import FileChange, Patch
-from sandbox.grading.patches.filter import MAX_CHANGES, carry, reason_to_drop
+from sandbox.grading.patches.filter import MAX_CHANGES, filter_patch, reason_to_drop
 from sandbox.grading.verdict.findings import Rule
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
@@ -106,33 +106,33 @@ def test_a_module_that_was_always_there_may_change():
 
 def test_everything_left_out_is_named_and_found():
     patch = Patch(changes=(change("shop.py"), change("conftest.py")), skipped=(("link", "symbolic link"),))
-    carried = carry(TASK, patch)
-    assert [c.path for c in carried.changes] == ["shop.py"]
-    assert carried.dropped == ("link: symbolic link", "conftest.py: test configuration")
-    assert [f.rule for f in carried.findings] == [Rule.ODD_PATH, Rule.TEST_CONFIGURATION]
+    filtered = filter_patch(TASK, patch)
+    assert [c.path for c in filtered.changes] == ["shop.py"]
+    assert filtered.dropped == ("link: symbolic link", "conftest.py: test configuration")
+    assert [f.rule for f in filtered.findings] == [Rule.ODD_PATH, Rule.TEST_CONFIGURATION]
 
 
 def test_caches_of_honest_work_are_no_finding():
     patch = Patch(changes=(change("shop.py"), change(".hypothesis/x")), skipped=(("a/__pycache__", "compiled files"),))
-    carried = carry(TASK, patch)
-    assert len(carried.dropped) == 2 and carried.findings == ()
+    filtered = filter_patch(TASK, patch)
+    assert len(filtered.dropped) == 2 and filtered.findings == ()
 
 
 def test_doing_nothing_is_a_finding():
-    assert [f.rule for f in carry(TASK, Patch()).findings] == [Rule.NO_EDIT]
+    assert [f.rule for f in filter_patch(TASK, Patch()).findings] == [Rule.NO_EDIT]
 
 
 def test_a_patch_has_bounds():
     many = Patch(changes=tuple(change(f"f{n}.py") for n in range(MAX_CHANGES + 3)))
-    assert len(carry(TASK, many).changes) == MAX_CHANGES
+    assert len(filter_patch(TASK, many).changes) == MAX_CHANGES
     big = FileChange("big.bin", b"x" * (20 << 20))
-    assert len(carry(TASK, Patch(changes=(big, FileChange("more.bin", big.content)))).changes) == 1
+    assert len(filter_patch(TASK, Patch(changes=(big, FileChange("more.bin", big.content)))).changes) == 1
 
 
 @given(st.text(max_size=60))
 def test_no_path_gets_past_its_folder(path):
-    """Whatever is carried has a plain relative path below the checkout."""
-    for kept in carry(TASK, Patch(changes=(FileChange(path, b""),))).changes:
+    """Whatever is filtered has a plain relative path below the checkout."""
+    for kept in filter_patch(TASK, Patch(changes=(FileChange(path, b""),))).changes:
         assert not kept.path.startswith("/") and kept.path.isprintable()
         assert not {"..", ".git", ""} & set(kept.path.split("/"))
 

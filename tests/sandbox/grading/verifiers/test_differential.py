@@ -118,7 +118,7 @@ async def test_right_work_passes_and_is_noted(judge, points, environments):
     pool = PoolStore(environments.root).load(points.bundle_hash)
     assert pool is not None and pool.plan is not None
     assert (len(pool.plan.notes), pool.plan.residual) == (5, 4)
-    assert {twin.names[-1] for twin in pool.twins} == {"test_added", "test_zero", "test_three", "test_parts"}
+    assert {sibling.names[-1] for sibling in pool.siblings} == {"test_added", "test_zero", "test_three", "test_parts"}
 
 
 async def test_other_right_work_passes(judge, points):

@@ -72,7 +72,7 @@ async def test_the_fix_passes_and_the_bug_fails(judge, ledger, environments):
     assert bad.outcome is Cause.TESTS_FAILED and bad.cause == "4 of 9 cases failed"
     pool = PoolStore(environments.root).load(ledger.bundle_hash)
     assert pool is not None and pool.files and pool.names
-    assert {twin.names[-1] for twin in pool.twins} >= {"test_balance", "test_small_ledgers"}
+    assert {sibling.names[-1] for sibling in pool.siblings} >= {"test_balance", "test_small_ledgers"}
 
 
 @pytest.mark.parametrize("name", IN_PROCESS)
@@ -144,7 +144,7 @@ HELPED_TESTS = (
 
 
 async def test_helpers_that_hidden_tests_import_are_pristine(judge, ledger):
-    """Without that, a helper that checks nothing passes every test, and no twin can be made of a call of it."""
+    """Without that, a helper that checks nothing passes every test, and no sibling can be made of a call of it."""
     path = "tests/test_helped.py"
     overrides = {**ledger.environment.overrides, "tests/helpers.py": HELPER}
     task = ledger.model_copy(

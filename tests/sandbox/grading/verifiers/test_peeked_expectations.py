@@ -126,7 +126,7 @@ async def test_objects_equal_to_each_of_several_candidates_earn_no_bits(judge, p
     fooled = await judge(work, points)
     assert fooled.verdict is Verdict.PASSED, "the exploit of this test has to work where nothing refuses the task"
     pool = PoolStore(environments.root).load(points.bundle_hash)
-    assert pool is not None and pool.twins and pool.entropy == 0.0
+    assert pool is not None and pool.siblings and pool.entropy == 0.0
     for full in (False, True):
         controls = await run_controls(backend=backend, environments=environments, task=points, k=1, full=full)
         assert controls.graded and not controls.ok and "0.0 bits" in controls.reason

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sandbox.backends.base import EndReason, ExecResult
 from sandbox.grading.adapters.base import Invocation, Order, started
 from sandbox.grading.adapters.pytest import PytestAdapter
-from sandbox.grading.canaries.planting import Planted
+from sandbox.grading.canaries.insertion import PreparedSuite
 from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verifiers import calls
 from sandbox.grading.verifiers.judging import judge_run
@@ -140,8 +140,8 @@ def read(data, **how):
 
 
 def judged(data, test_id="t.py::a", must_fail=(), **how):
-    planted = Planted({}, {test_id: test_id}, frozenset(must_fail), frozenset(), ())
-    return judge_run([test_id], planted, read(data, **how))
+    prepared = PreparedSuite({}, {test_id: test_id}, frozenset(must_fail), frozenset(), ())
+    return judge_run([test_id], prepared, read(data, **how))
 
 
 def status(data, **how):

@@ -81,7 +81,7 @@ async def test_a_search_of_what_stays_in_them_is_adaptive(judge, environments, p
     assert "Point(6, 60)" in pool.plan.files[PATH]
     found = Patch(changes=(FileChange("ledger/__init__.py", (WRONG + SEARCH_POINTS).encode(), before=WRONG.encode()),))
     report = await judge(found, task)
-    # A search that meets a twin first gives its value, which the tests refuse.
+    # A search that meets a sibling first gives its value, which the tests refuse.
     assert report.outcome in (Cause.ADAPTIVE, Cause.TESTS_FAILED), report
 
 

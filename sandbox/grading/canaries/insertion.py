@@ -1,4 +1,4 @@
-"""Plant twins in hidden test files, under random names and in random positions."""
+"""Insert mutated siblings into hidden test files, under random names and in random positions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from sandbox.grading.canaries.base import Block, Language, Place, Twin
+from sandbox.grading.canaries.base import Block, Language, Place, SiblingTest
 from sandbox.grading.canaries.literals import words_of
 
 MAX_SOURCE_BYTES = 512 << 10
@@ -17,7 +17,7 @@ FILE_NAME = re.compile(r"(?P<head>(test_|tests_)?)(?P<stem>.*?)(?P<tail>([._-](t
 
 
 @dataclass(frozen=True, slots=True)
-class Disguise:
+class Renaming:
     """What of the tests' own names may be changed without breaking them (found out with the oracle's work)."""
 
     files: bool
@@ -25,7 +25,7 @@ class Disguise:
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class PreparedSuite:
     """What to write into the clean sandbox and what to expect of the run."""
 
     files: dict[str, bytes]
@@ -33,9 +33,9 @@ class Planted:
     """Expected id → the id under which it runs."""
     must_fail: frozenset[str]
     decoys: frozenset[str]
-    """Ids of twins that pass: they run, and are not looked at."""
-    twins: tuple[tuple[Twin, str], ...]
-    """Each planted twin with its id up to the suffix."""
+    """Ids of siblings that pass: they run, and are not looked at."""
+    siblings: tuple[tuple[SiblingTest, str], ...]
+    """Each sibling with its id up to the suffix."""
 
     def shuffled(self, draw: random.Random) -> tuple[str, ...]:
         """Every id to run, in an order that says nothing."""
@@ -56,35 +56,38 @@ class _File:
     """Names drawn so far, shared by the files of one `where`."""
 
 
-def plant(
+def insert_canaries(
     language: Language,
     files: Mapping[str, str],
     expected: Collection[str],
-    twins: Sequence[Twin],
+    siblings: Sequence[SiblingTest],
     *,
-    disguise: Disguise,
+    renaming: Renaming,
     draw: random.Random,
-) -> Planted:
-    """Dress `files` (path → pristine text). Files without an expected test or a twin stay as they are."""
+) -> PreparedSuite:
+    """Insert canaries into `files` (path → pristine text). Files without an expected test or a sibling stay as they are."""
     places = {test_id: language.parse(test_id) for test_id in expected}
-    known = _files(language, files, {place.where for place in places.values()}, disguise, draw)
-    if disguise.names:
+    known = _files(language, files, {place.where for place in places.values()}, renaming, draw)
+    if renaming.names:
         _name_anew(language, known, places.values(), draw)
-    chosen = [(twin, known[twin.path], _fresh(language, known[twin.path], twin.names[-1], draw)) for twin in twins]
+    chosen = [
+        (sibling, known[sibling.path], _fresh(language, known[sibling.path], sibling.names[-1], draw))
+        for sibling in siblings
+    ]
     written = {path: text.encode() for path, text in files.items() if path not in known}
     for file in known.values():
-        members = [(twin, name) for twin, at, name in chosen if at is file]
+        members = [(sibling, name) for sibling, at, name in chosen if at is file]
         written[file.new_path] = _write(file, members, draw)
     heads = {
-        id(twin): language.identify(Place(language.where(file.new_path), (*twin.names[:-1], name), ""))
-        for twin, file, name in chosen
+        id(sibling): language.identify(Place(language.where(file.new_path), (*sibling.names[:-1], name), ""))
+        for sibling, file, name in chosen
     }
-    return Planted(
+    return PreparedSuite(
         files=written,
         ids={test_id: _moved(language, place, known) for test_id, place in places.items()},
-        must_fail=frozenset(heads[id(twin)] + suffix for twin in twins for suffix in twin.failing),
-        decoys=frozenset(heads[id(twin)] + suffix for twin in twins for suffix in twin.passing),
-        twins=tuple((twin, heads[id(twin)]) for twin in twins),
+        must_fail=frozenset(heads[id(sibling)] + suffix for sibling in siblings for suffix in sibling.failing),
+        decoys=frozenset(heads[id(sibling)] + suffix for sibling in siblings for suffix in sibling.passing),
+        siblings=tuple((sibling, heads[id(sibling)]) for sibling in siblings),
     )
 
 
@@ -103,7 +106,7 @@ def blocks_by_name(language: Language, source: bytes) -> dict[tuple[str, ...], b
 
 
 def _files(
-    language: Language, files: Mapping[str, str], wheres: Collection[str], disguise: Disguise, draw: random.Random
+    language: Language, files: Mapping[str, str], wheres: Collection[str], renaming: Renaming, draw: random.Random
 ) -> dict[str, _File]:
     """The files that hold expected tests, with the paths they are written to."""
     known: dict[str, _File] = {}
@@ -114,7 +117,7 @@ def _files(
             continue
         source = text.encode()
         blocks = blocks_of(language, source)
-        new_path = _file_name(path, words_of([b.names[-1] for b in blocks]), taken, draw) if disguise.files else path
+        new_path = _file_name(path, words_of([b.names[-1] for b in blocks]), taken, draw) if renaming.files else path
         taken.add(new_path)
         known[path] = _File(path, new_path, source, blocks, given=given.setdefault(language.where(path), set()))
     for file in known.values():
@@ -155,15 +158,15 @@ def _fresh(language: Language, file: _File, name: str, draw: random.Random) -> s
             return new
 
 
-def _write(file: _File, twins: Sequence[tuple[Twin, str]], draw: random.Random) -> bytes:
-    """The file with its blocks renamed and each twin in a drawn place: any member of a cluster may come first."""
+def _write(file: _File, siblings: Sequence[tuple[SiblingTest, str]], draw: random.Random) -> bytes:
+    """The file with its blocks renamed and each sibling in a drawn place: any member of a cluster may come first."""
     at: dict[int, list[bytes]] = {}
     for index, block in enumerate(file.blocks):
         own = file.source[block.start : block.end]
         members = [_named(own, block, file.renamed.get(block.names))]
-        for twin, name in twins:
-            if twin.names == block.names:
-                members.append(_twin_text(own, block, twin, name))
+        for sibling, name in siblings:
+            if sibling.names == block.names:
+                members.append(_sibling_text(own, block, sibling, name))
         draw.shuffle(members)
         at.setdefault(index, []).insert(0, members[0])
         later = [i for i, other in enumerate(file.blocks) if i >= index and other.scope == block.scope]
@@ -185,9 +188,9 @@ def _named(text: bytes, block: Block, name: str | None) -> bytes:
     )
 
 
-def _twin_text(text: bytes, block: Block, twin: Twin, name: str) -> bytes:
+def _sibling_text(text: bytes, block: Block, sibling: SiblingTest, name: str) -> bytes:
     start, end = block.name_start - block.start, block.name_end - block.start
-    return _edited(text, [(start, end, name), (twin.start, twin.end, twin.text)])
+    return _edited(text, [(start, end, name), (sibling.start, sibling.end, sibling.text)])
 
 
 def _edited(text: bytes, edits: Sequence[tuple[int, int, str]]) -> bytes:

@@ -1,4 +1,4 @@
-"""Twins of Python tests and where they are planted, without any sandbox."""
+"""Mutated siblings of Python tests and where they are prepared, without any sandbox."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sandbox.grading.canaries.base import Twin
-from sandbox.grading.canaries.planting import Disguise, blocks_by_name, plant
+from sandbox.grading.canaries.base import SiblingTest
+from sandbox.grading.canaries.insertion import Renaming, blocks_by_name, insert_canaries
 from sandbox.grading.canaries.python import PythonTests
-from sandbox.grading.verifiers.canary_pool import CanaryPool, candidate_twins
-from sandbox.grading.verifiers.suite import draw_twins
+from sandbox.grading.verifiers.canary_pool import CanaryPool, candidate_siblings
+from sandbox.grading.verifiers.suite import draw_siblings
 from sandbox.tasks.spec import PytestVerifier
 from tests.sandbox.grading.make import LEDGER_FAILING, LEDGER_PASSING, LEDGER_TEST_FILE, LEDGER_TESTS
 
@@ -27,13 +27,13 @@ EXPECTED = (*FAILING, *(f"{LEDGER_TEST_FILE}::{name}" for name in LEDGER_PASSING
 VERIFIER = PytestVerifier(
     test_files={LEDGER_TEST_FILE: LEDGER_TESTS, "tests/data.txt": "x"}, fail_to_pass=FAILING, pass_to_pass=EXPECTED[4:]
 )
-FULL = Disguise(files=True, names=True)
+FULL = Renaming(files=True, names=True)
 
 
-def planted(seed: int, disguise: Disguise = FULL, count: int = 99):
+def prepared(seed: int, renaming: Renaming = FULL, count: int = 99):
     draw = random.Random(seed)
-    twins = candidate_twins(PYTHON, VERIFIER, draw)[:count]
-    return plant(PYTHON, VERIFIER.test_files, EXPECTED, twins, disguise=disguise, draw=draw)
+    siblings = candidate_siblings(PYTHON, VERIFIER, draw)[:count]
+    return insert_canaries(PYTHON, VERIFIER.test_files, EXPECTED, siblings, renaming=renaming, draw=draw)
 
 
 def functions(source: bytes) -> list[str]:
@@ -44,11 +44,11 @@ def functions(source: bytes) -> list[str]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
-def test_every_draw_is_a_file_with_all_tests_and_all_twins(seed):
-    found = planted(seed)
+def test_every_draw_is_a_file_with_all_tests_and_all_siblings(seed):
+    found = prepared(seed)
     (path,) = [p for p in found.files if p.endswith(".py")]
     names = functions(found.files[path])
-    assert len(names) == len(set(names)) == 7 + len(found.twins)
+    assert len(names) == len(set(names)) == 7 + len(found.siblings)
     assert set(found.ids) == set(EXPECTED) and len(set(found.ids.values())) == len(EXPECTED)
     ran = {test_id.split("[")[0].rsplit("::")[-1] for test_id in (*found.ids.values(), *found.must_fail)}
     assert ran <= set(names) and all(test_id.startswith(f"{path}::") for test_id in found.ids.values())
@@ -56,7 +56,7 @@ def test_every_draw_is_a_file_with_all_tests_and_all_twins(seed):
 
 
 def test_draws_differ_in_every_respect():
-    drawn = [planted(seed, count=3) for seed in range(12)]
+    drawn = [prepared(seed, count=3) for seed in range(12)]
     assert len({tuple(sorted(d.files)) for d in drawn}) > 6
     assert len({tuple(d.ids.values()) for d in drawn}) == 12
     places = set()
@@ -69,18 +69,18 @@ def test_draws_differ_in_every_respect():
 
 
 def test_without_disguise_ids_and_names_stay():
-    found = planted(1, Disguise(files=False, names=False))
+    found = prepared(1, Renaming(files=False, names=False))
     assert found.ids == {test_id: test_id for test_id in EXPECTED}
     assert LEDGER_TEST_FILE in found.files
 
 
-def test_a_twin_differs_from_its_test_in_one_literal_and_its_name():
+def test_a_sibling_differs_from_its_test_in_one_literal_and_its_name():
     draw = random.Random(5)
-    for twin in candidate_twins(PYTHON, VERIFIER, draw):
-        block = blocks_by_name(PYTHON, LEDGER_TESTS.encode())[twin.names]
-        old = block[twin.start : twin.end].decode()
-        assert old != twin.text and "\n" not in old
-        changed = block[: twin.start] + twin.text.encode() + block[twin.end :]
+    for sibling in candidate_siblings(PYTHON, VERIFIER, draw):
+        block = blocks_by_name(PYTHON, LEDGER_TESTS.encode())[sibling.names]
+        old = block[sibling.start : sibling.end].decode()
+        assert old != sibling.text and "\n" not in old
+        changed = block[: sibling.start] + sibling.text.encode() + block[sibling.end :]
         # The number of places that could be changed tells nothing.
         assert len(PYTHON.values(changed)) == len(PYTHON.values(block))
 
@@ -124,21 +124,27 @@ def test_of_the_parameters_only_the_expected_column_is_changed():
 def test_names_that_are_used_elsewhere_are_kept():
     source = "def test_a():\n    assert 1 == 1\n\n\ndef test_b():\n    test_a()\n    assert 2 == 2\n"
     ids = ("t.py::test_a", "t.py::test_b")
-    found = plant(PYTHON, {"t.py": source}, ids, [], disguise=FULL, draw=random.Random(0))
+    found = insert_canaries(PYTHON, {"t.py": source}, ids, [], renaming=FULL, draw=random.Random(0))
     assert found.ids["t.py::test_a"].endswith("::test_a") and not found.ids["t.py::test_b"].endswith("::test_b")
 
 
 def test_inherited_tests_keep_their_names():
     source = "class A:\n    def test_x(self):\n        assert 1\n\n\nclass TestB(A):\n    pass\n"
     ids = ("t.py::TestB::test_x",)
-    found = plant(PYTHON, {"t.py": source}, ids, [], disguise=Disguise(files=False, names=True), draw=random.Random(0))
+    found = insert_canaries(
+        PYTHON, {"t.py": source}, ids, [], renaming=Renaming(files=False, names=True), draw=random.Random(0)
+    )
     assert found.ids == {ids[0]: ids[0]}
 
 
 def test_a_file_without_a_last_newline_and_crlf_stay_whole():
     for source in (b"def test_a():\n    assert f() == 12", b"def test_a():\r\n    assert f() == 12\r\n"):
-        twin = Twin(path="t.py", names=("test_a",), start=source.index(b"12"), end=source.index(b"12") + 2, text="13")
-        found = plant(PYTHON, {"t.py": source.decode()}, ["t.py::test_a"], [twin], disguise=FULL, draw=random.Random(3))
+        sibling = SiblingTest(
+            path="t.py", names=("test_a",), start=source.index(b"12"), end=source.index(b"12") + 2, text="13"
+        )
+        found = insert_canaries(
+            PYTHON, {"t.py": source.decode()}, ["t.py::test_a"], [sibling], renaming=FULL, draw=random.Random(3)
+        )
         (text,) = found.files.values()
         assert len(functions(text)) == 2 and text.count(b"12") == text.count(b"13") == 1
 
@@ -172,22 +178,24 @@ def test_any_file_that_parses_still_parses_when_planted(pieces, seed):
         return
     draw = random.Random(seed)
     verifier = PytestVerifier(test_files={"t.py": source}, fail_to_pass=ids)
-    twins = candidate_twins(PYTHON, verifier, draw)
-    found = plant(PYTHON, verifier.test_files, ids, twins, disguise=FULL, draw=draw)
+    siblings = candidate_siblings(PYTHON, verifier, draw)
+    found = insert_canaries(PYTHON, verifier.test_files, ids, siblings, renaming=FULL, draw=draw)
     (text,) = found.files.values()
     tests = blocks_by_name(PYTHON, source.encode())
-    copied = [functions(textwrap.dedent(tests[twin.names].decode()).encode()) for twin in twins]  # with what is within
+    copied = [
+        functions(textwrap.dedent(tests[sibling.names].decode()).encode()) for sibling in siblings
+    ]  # with what is within
     assert len(functions(text)) == len(functions(source.encode())) + sum(map(len, copied))
 
 
 def test_a_guess_at_which_member_of_each_cluster_is_real_hardly_ever_meets_them_all():
     """Work may read the files and choose; the chance is one in the size of each cluster, multiplied over clusters."""
     draw = random.Random(5)
-    twins = [twin.model_copy(update={"seconds": 0.01}) for twin in candidate_twins(PYTHON, VERIFIER, draw)]
-    pool = CanaryPool(bundle_hash="0" * 64, files=True, names=True, twins=tuple(twins))
+    siblings = [sibling.model_copy(update={"seconds": 0.01}) for sibling in candidate_siblings(PYTHON, VERIFIER, draw)]
+    pool = CanaryPool(bundle_hash="0" * 64, files=True, names=True, siblings=tuple(siblings))
     chances = []
     for _ in range(500):
-        clusters = Counter((twin.path, twin.names) for twin in draw_twins(pool, VERIFIER, draw))
+        clusters = Counter((sibling.path, sibling.names) for sibling in draw_siblings(pool, VERIFIER, draw))
         assert len(clusters) >= 4, "the ledger has seven tests"
         chances.append(math.prod(1 / (1 + count) for count in clusters.values()))
     assert statistics.mean(chances) < 0.03 and max(chances) <= 1 / 16
