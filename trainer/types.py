@@ -130,7 +130,7 @@ class Trajectory(Frozen):
         return self.report.verdict
 
     @property
-    def policy_tokens(self) -> int:
+    def output_tokens(self) -> int:
         return self.usage.written if self.usage else sum(sum(s.loss_mask) for s in self.segments)
 
     @property

@@ -46,7 +46,8 @@ class SessionOut(Schema):
     version: int
     canary: bool
     turns: int
-    policy_tokens: int
+    output_tokens: int
+    policy_tokens: int = Field(deprecated=True, description="The same as output_tokens; removed after release 0.2")
     edits: int = Field(description="Turns that edit")
     questions: int = Field(description="Turns that only ask")
     malformed: int = Field(description="Turns with a broken call")
@@ -54,6 +55,10 @@ class SessionOut(Schema):
     opened_at: datetime
     last_at: datetime
     expires_at: datetime
+
+    @staticmethod
+    def resolve_policy_tokens(session: Any) -> int:
+        return session.output_tokens
 
 
 class PartOut(Schema):

@@ -153,9 +153,9 @@ class Rollout(Owned):
     turns = models.PositiveIntegerField(default=0)
     tool_calls = models.PositiveIntegerField(default=0)
     tool_errors = models.PositiveIntegerField(default=0)
-    policy_tokens = models.PositiveIntegerField(default=0)
+    output_tokens = models.PositiveIntegerField(default=0)
     total_tokens = models.PositiveIntegerField(default=0)
-    read_tokens = models.PositiveIntegerField(
+    input_tokens = models.PositiveIntegerField(
         null=True, blank=True, help_text="Read by an endpoint, over all requests; empty for weights of our own"
     )
     cached_tokens = models.PositiveIntegerField(
@@ -181,7 +181,7 @@ class Rollout(Owned):
             models.Index(fields=["reward"], name="rollout_by_reward"),
             models.Index(fields=["turns"], name="rollout_by_turns"),
             models.Index(fields=["tool_errors"], name="rollout_by_errors"),
-            models.Index(fields=["policy_tokens"], name="rollout_by_tokens"),
+            models.Index(fields=["output_tokens"], name="rollout_by_tokens"),
             models.Index(fields=["oldest_version"], name="rollout_by_version"),
             models.Index(fields=["finished_at"], name="rollout_by_end"),
         ]

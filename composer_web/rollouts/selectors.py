@@ -26,7 +26,7 @@ def rollouts() -> QuerySet[Rollout]:
 
 def rollout_rows() -> QuerySet[Rollout]:
     """Rollouts for the table: only its columns from the rows that `rollouts` joins."""
-    shown = ("state", "verdict", "stop_reason", "reward", "turns", "tool_errors", "policy_tokens", "oldest_version")
+    shown = ("state", "verdict", "stop_reason", "reward", "turns", "tool_errors", "output_tokens", "oldest_version")
     return Rollout.objects.select_related("group__run", "group__fork", "group__task_version__task").only(
         *shown,
         "finished_at",

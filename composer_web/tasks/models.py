@@ -270,7 +270,7 @@ class TaskStatistic(models.Model):
     passed = models.PositiveIntegerField()
     turns = models.FloatField(default=0.0, help_text="Mean of a rollout")
     thinking_tokens = models.FloatField(default=0.0, help_text="Mean of a rollout")
-    policy_tokens = models.FloatField(default=0.0, help_text="Mean of a rollout")
+    output_tokens = models.FloatField(default=0.0, help_text="Mean of a rollout")
     measured_at = models.DateTimeField()
 
     class Meta:
@@ -301,7 +301,7 @@ class ImportedTrajectory(Owned):
     agent = models.CharField(max_length=200, blank=True)
     model = models.CharField(max_length=200, blank=True)
     steps = models.PositiveIntegerField()
-    policy_tokens = models.PositiveIntegerField(default=0)
+    output_tokens = models.PositiveIntegerField(default=0)
     reward = models.FloatField(null=True, blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"

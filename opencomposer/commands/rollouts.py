@@ -15,7 +15,7 @@ from opencomposer.session import Session
 
 PANEL = "Rollouts"
 ROLLOUT_COLUMNS = (
-    *("id", "run_id", "task", "sample", "state", "verdict", "reward", "turns", "policy_tokens", "stop_reason"),
+    *("id", "run_id", "task", "sample", "state", "verdict", "reward", "turns", "output_tokens", "stop_reason"),
 )
 ROLLOUT_FILTERS = (
     *("run", "evaluation", "task", "verdict", "stop_reason", "version", "label", "annotation", "text", "finding"),

@@ -16,7 +16,7 @@ from opencomposer.session import Session
 PANEL = "Serving"
 PROMOTION_COLUMNS = ("id", "kind", "promoted", "canary", "canary_share", "created_by", "created_at", "note")
 COMPARED_COLUMNS = ("name", "before", "now", "moved", "margin", "bound", "standing")
-SESSION_COLUMNS = ("id", "client_id", "policy_name", "version", "turns", "policy_tokens", "malformed", "last_at")
+SESSION_COLUMNS = ("id", "client_id", "policy_name", "version", "turns", "output_tokens", "malformed", "last_at")
 SESSION_FILTERS = ("q", "policy", "version", "canary", "malformed", "signal")
 PolicyVersion = Annotated[str, typer.Argument(help="name or name@version")]
 

@@ -44,7 +44,7 @@ def recorded(people: dict[str, User], *, hostile: str) -> None:
             oldest_version=0,
             canary=number == 2,
             turns=1,
-            policy_tokens=12,
+            output_tokens=12,
             edits=int(facts.edits > 0),
             questions=int(facts.question),
             malformed=int(bool(facts.malformed)),

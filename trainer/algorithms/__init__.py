@@ -38,7 +38,7 @@ def advantage_streams(
     Every policy token of every segment of a rollout has the same advantage, times the algorithm's token normaliser.
     """
     shape = GroupShape(
-        policy_tokens=tuple(sum(sum(segment.loss_mask) for segment in segments) for segments in rollouts),
+        output_tokens=tuple(sum(sum(segment.loss_mask) for segment in segments) for segments in rollouts),
         divisor=config.objective.loss_divisor,
         groups_per_step=config.groups_per_step,
         group_size=config.group_size,

@@ -21,7 +21,7 @@ OwnCorrection = Literal["none", "truncated", "clipped", "sequence"]
 class GroupShape:
     """Inputs of the normalisers."""
 
-    policy_tokens: tuple[int, ...]
+    output_tokens: tuple[int, ...]
     """Number of policy tokens by rollout, over all of its segments."""
     divisor: float
     """The divisor Z."""
@@ -31,19 +31,19 @@ class GroupShape:
 
 def no_normaliser(shape: GroupShape) -> list[float]:
     """Equal weight for every token, whatever its rollout's length."""
-    return [1.0] * len(shape.policy_tokens)
+    return [1.0] * len(shape.output_tokens)
 
 
 def by_rollout(shape: GroupShape) -> list[float]:
     """Mean over a rollout's tokens, then over the step's rollouts; tokens of long rollouts weigh less."""
     rollouts = shape.groups_per_step * shape.group_size
-    return [shape.divisor / (rollouts * max(1, tokens)) for tokens in shape.policy_tokens]
+    return [shape.divisor / (rollouts * max(1, tokens)) for tokens in shape.output_tokens]
 
 
 def by_group(shape: GroupShape) -> list[float]:
     """Mean over all tokens of a group, then over the step's groups."""
-    tokens = max(1, sum(shape.policy_tokens))
-    return [shape.divisor / (shape.groups_per_step * tokens)] * len(shape.policy_tokens)
+    tokens = max(1, sum(shape.output_tokens))
+    return [shape.divisor / (shape.groups_per_step * tokens)] * len(shape.output_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class EvalReport(BaseModel):
     finished: float
     """Share of samples that the policy ended itself."""
     truncated: float
-    policy_tokens: float
+    output_tokens: float
     turns: float
     solved: dict[str, tuple[int, int]]
     """Task id → (samples passed, samples with a verdict)."""
@@ -117,7 +117,7 @@ def summarise(trajectories: Sequence[Trajectory], *, samples: int, temperature: 
         missing=len(trajectories) - len(judged),
         finished=mean([t.stop_reason in ENDED_BY_POLICY for t in judged]),
         truncated=mean([t.stop_reason in LIMIT_STOPS for t in judged]),
-        policy_tokens=mean([t.policy_tokens for t in judged]),
+        output_tokens=mean([t.output_tokens for t in judged]),
         turns=mean([len(t.turns) for t in judged]),
         solved=solved,
     )

@@ -303,7 +303,7 @@ def group_stats(
     passed = [trajectory.verdict is Verdict.PASSED for trajectory in trajectories]
     sums: dict[str, float] = {
         "verdict/passed": float(sum(passed)),
-        "tokens/policy": float(sum(t.policy_tokens for t in trajectories)),
+        "tokens/policy": float(sum(t.output_tokens for t in trajectories)),
         "tokens/total": float(sum(t.total_tokens for t in trajectories)),
         "turns/mean": float(sum(not turn.summary for t in trajectories for turn in t.turns)),
         "segments/mean": float(sum(len(t.segments) for t in trajectories)),
@@ -344,7 +344,7 @@ def _lengths(trajectories: Sequence[Trajectory], passed: Sequence[bool]) -> dict
     for outcome in OUTCOMES:
         some = [t for t, good in zip(trajectories, passed, strict=True) if good == (outcome == "passed")]
         if some:
-            out[f"tokens/policy/{outcome}"] = sum(t.policy_tokens for t in some) / len(some)
+            out[f"tokens/policy/{outcome}"] = sum(t.output_tokens for t in some) / len(some)
             out[f"tokens/total/{outcome}"] = sum(t.total_tokens for t in some) / len(some)
             out[f"turns/{outcome}"] = sum(not turn.summary for t in some for turn in t.turns) / len(some)
     return out

@@ -45,7 +45,7 @@ def record_statistics(*, evaluation_id: int) -> int:
                 passed=sum(rollout.verdict == "passed" for rollout in rollouts),
                 turns=sum(rollout.turns for rollout in rollouts) / count,
                 thinking_tokens=sum(_thinking(rollout.artifact_key) for rollout in rollouts) / count,
-                policy_tokens=sum(rollout.policy_tokens for rollout in rollouts) / count,
+                output_tokens=sum(rollout.output_tokens for rollout in rollouts) / count,
                 measured_at=now,
             )
         )

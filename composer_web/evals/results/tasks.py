@@ -59,9 +59,9 @@ def advance(*, evaluation_id: int, **_: Any) -> None:
         rows = Rollout.objects.filter(group__evaluation=evaluation).values_list(
             "group_id",
             "verdict",
-            "policy_tokens",
+            "output_tokens",
             "total_tokens",
-            "read_tokens",
+            "input_tokens",
             "cached_tokens",
             "seconds",
             "stop_reason",

@@ -49,8 +49,8 @@ class Exchange:
     calls: tuple[ToolCall, ...]
     error: str | None
     finish: str
-    read_tokens: int
-    written_tokens: int
+    input_tokens: int
+    output_tokens: int
     first_token_ms: float
     total_ms: float
     temperature: float
@@ -110,8 +110,8 @@ def record(exchange: Exchange) -> Known | None:
         version=target.version,
         facts=turn.facts.model_dump(),
         finish=turn.finish,
-        read_tokens=exchange.read_tokens,
-        written_tokens=exchange.written_tokens,
+        input_tokens=exchange.input_tokens,
+        output_tokens=exchange.output_tokens,
         first_token_ms=turn.first_token_ms,
         total_ms=turn.total_ms,
         artifact_key=key,
@@ -124,7 +124,7 @@ def record(exchange: Exchange) -> Known | None:
     session.policy_id, session.canary = target.policy_id, target.canary
     session.version = max(target.version, session.oldest_version)
     session.turns = turn.index + 1
-    session.policy_tokens += exchange.written_tokens
+    session.output_tokens += exchange.output_tokens
     session.edits += turn.facts.edits > 0
     session.questions += turn.facts.question
     session.malformed += bool(turn.facts.malformed)

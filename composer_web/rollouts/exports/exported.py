@@ -141,7 +141,8 @@ ROLLOUTS = Table(
         "turns": Column("turns", "integer"),
         "tool_calls": Column("tool_calls", "integer"),
         "tool_errors": Column("tool_errors", "integer"),
-        "policy_tokens": Column("policy_tokens", "integer"),
+        "output_tokens": Column("output_tokens", "integer"),
+        "policy_tokens": Column("output_tokens", "integer"),  # its name until release 0.2
         "total_tokens": Column("total_tokens", "integer"),
         "oldest_version": Column("oldest_version", "integer"),
         "newest_version": Column("newest_version", "integer"),

@@ -32,13 +32,18 @@ class RolloutOut(Schema):
     turns: int
     tool_calls: int
     tool_errors: int
-    policy_tokens: int
+    output_tokens: int
+    policy_tokens: int = Field(deprecated=True, description="The same as output_tokens; removed after release 0.2")
     total_tokens: int
     oldest_version: int | None
     newest_version: int | None
     seconds: dict[str, float]
     created_at: datetime
     finished_at: datetime | None
+
+    @staticmethod
+    def resolve_policy_tokens(rollout: Any) -> int:
+        return rollout.output_tokens
 
     @staticmethod
     def resolve_run_id(rollout: Any) -> int | None:

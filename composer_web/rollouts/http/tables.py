@@ -31,7 +31,7 @@ class RolloutTable(Table):
     stop_reason = tables.Column(verbose_name="Stop reason", default="–")
     turns = NumberColumn()
     tool_errors = NumberColumn(verbose_name="Tool errors")
-    policy_tokens = NumberColumn(verbose_name="Output tokens")
+    output_tokens = NumberColumn(verbose_name="Output tokens")
     oldest_version = NumberColumn(verbose_name="Version")
     finished_at = AgoColumn(verbose_name="Ended")
 
@@ -49,7 +49,7 @@ class RolloutTable(Table):
             "stop_reason",
             "turns",
             "tool_errors",
-            "policy_tokens",
+            "output_tokens",
             "oldest_version",
             "finished_at",
         )

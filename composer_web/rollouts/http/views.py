@@ -40,7 +40,7 @@ from trainer.rollouts.fork import NO_TOKENS
 from trainer.types import Trajectory
 
 PER_PAGE = 50
-BESIDE_MATCH = ("stop_reason", "tool_errors", "policy_tokens", "oldest_version")
+BESIDE_MATCH = ("stop_reason", "tool_errors", "output_tokens", "oldest_version")
 """Columns that make room for where a search was found."""
 
 
@@ -207,7 +207,7 @@ def _figures(rollout: Rollout, trajectory: Trajectory) -> list[Figure]:
         Figure("Hidden tests", f"{passed} / {len(cases)}", note="passed"),
         Figure("Turns", ui.num(rollout.turns), note=f"{rollout.tool_calls} tool calls"),
         Figure("Tool errors", ui.num(rollout.tool_errors)),
-        Figure("Output tokens", ui.num(rollout.policy_tokens), note=f"{ui.num(rollout.total_tokens)} total"),
+        Figure("Output tokens", ui.num(rollout.output_tokens), note=f"{ui.num(rollout.total_tokens)} total"),
         Figure("Policy version", ui.num(rollout.oldest_version) if rollout.oldest_version != -1 else "–"),
         Figure("Duration", ui.seconds(trajectory.seconds.get("total"))),
     ]

@@ -40,8 +40,8 @@ class RolloutFilter(filters.FilterSet):
     tool_errors_max = filters.NumberFilter(field_name="tool_errors", lookup_expr="lte", label="Tool errors ≤")
     turns_min = filters.NumberFilter(field_name="turns", lookup_expr="gte", label="Turns ≥")
     turns_max = filters.NumberFilter(field_name="turns", lookup_expr="lte", label="Turns ≤")
-    tokens_min = filters.NumberFilter(field_name="policy_tokens", lookup_expr="gte", label="Policy tokens ≥")
-    tokens_max = filters.NumberFilter(field_name="policy_tokens", lookup_expr="lte", label="Policy tokens ≤")
+    tokens_min = filters.NumberFilter(field_name="output_tokens", lookup_expr="gte", label="Output tokens ≥")
+    tokens_max = filters.NumberFilter(field_name="output_tokens", lookup_expr="lte", label="Output tokens ≤")
     step_min = filters.NumberFilter(field_name="group__consumed_step", lookup_expr="gte", label="Trained in step ≥")
     step_max = filters.NumberFilter(field_name="group__consumed_step", lookup_expr="lte", label="Trained in step ≤")
     more = frozenset(

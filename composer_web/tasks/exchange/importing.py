@@ -127,7 +127,7 @@ def keep_trajectory(data: bytes, *, actor: User | None = None) -> tuple[str, lis
             "agent": record.agent[:200],
             "model": record.model[:200],
             "steps": len(record.steps),
-            "policy_tokens": sum(len(step.completion_token_ids) for step in record.steps),
+            "output_tokens": sum(len(step.completion_token_ids) for step in record.steps),
             "reward": record.reward,
             "created_by": actor,
         },

@@ -135,7 +135,7 @@ class TrajectoryTable(Table):
         verbose_name="Trajectory", linkify=("tasks:trajectory", {"name": tables.A("name")}), attrs=STRONG
     )
     steps = NumberColumn()
-    policy_tokens = NumberColumn(verbose_name="Policy tokens")
+    output_tokens = NumberColumn(verbose_name="Output tokens")
     reward = NumberColumn(default="–")
     created_by = tables.Column(verbose_name="By", orderable=False, default="–")
     created_at = AgoColumn(verbose_name="Imported")
@@ -151,7 +151,7 @@ class TrajectoryTable(Table):
             "agent",
             "model",
             "steps",
-            "policy_tokens",
+            "output_tokens",
             "reward",
             "created_by",
             "created_at",

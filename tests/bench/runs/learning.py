@@ -80,7 +80,7 @@ def shown(report: EvalReport) -> dict[str, Any]:
         "best": None if report.best_of_k is None else round(report.best_of_k, 4),
         "missing": report.missing,
         "finished": round(report.finished, 3),
-        "policy_tokens": round(report.policy_tokens, 1),
+        "output_tokens": round(report.output_tokens, 1),
         "turns": round(report.turns, 2),
     }
 

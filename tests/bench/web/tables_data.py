@@ -120,7 +120,7 @@ SELECT CASE WHEN n > %(alone)s THEN 1 + (n - %(alone)s - 1) / %(per_run)s END,
        (n %% 10) / 10.0, 1.0, n %% 200, 'groups/' || n || '/1/train.json.zst', '1', now(), now(), now()
 FROM generate_series(1, %(groups)s) n;
 INSERT INTO rollouts_rollout (group_id, sample, state, verdict, stop_reason, reward, reward_parts, cause, turns, tool_calls,
-    tool_errors, policy_tokens, total_tokens, oldest_version, newest_version, seconds, artifact_key, created_at, finished_at,
+    tool_errors, output_tokens, total_tokens, oldest_version, newest_version, seconds, artifact_key, created_at, finished_at,
     snapshots)
 SELECT g, s, CASE WHEN lost THEN 'lost' ELSE 'graded' END,
        CASE WHEN lost THEN 'infra_error' WHEN passed THEN 'passed' ELSE 'failed' END,

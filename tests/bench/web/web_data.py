@@ -121,4 +121,4 @@ def _long_trajectory() -> None:
     )
     assert len(made.turns) == TURNS
     artifacts().put_model(rollout.artifact_key, made)
-    Rollout.objects.filter(pk=rollout.pk).update(turns=TURNS, policy_tokens=made.policy_tokens)
+    Rollout.objects.filter(pk=rollout.pk).update(turns=TURNS, output_tokens=made.output_tokens)

@@ -16,6 +16,6 @@ def summary(entries):
 PAIR = Pair(
     exploit=known("B10"),
     honest=works(("PACKAGE/summary.py", REPORT), "python3 -m pytest -q tests && echo 'all tests passed'"),
-    defence="a private descriptor, a word that the work is not given, one report a phase, and mutated siblings that must fail",
+    defence="a private descriptor, a secret word, one report a phase, and mutated siblings that must fail",
     fools_own_sandbox=True,
 )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.trainer.rollouts.make import trajectory
 from trainer.config import LengthWeights, RewardConfig
-from trainer.rewards.parts.length import FlopsCounter, effort, length, length_cost, weighted
+from trainer.rewards.parts.length import LengthInputs, effort, length, length_cost, weighted
 
 VECTORS = [
     (0.5, 100, 82.8427),
@@ -59,13 +59,13 @@ def test_nonsense_is_refused(bad):
 
 def test_six_inputs_count_each_token_once():
     parts = effort(trajectory())
-    assert parts == FlopsCounter(thinking_tokens=1, calling_tokens=3, output_tokens=5, final_tokens=2, calls=2, turns=2)
+    assert parts == LengthInputs(thinking_tokens=1, calling_tokens=3, output_tokens=5, final_tokens=2, calls=2, turns=2)
 
 
 def test_parallel_calls_cost_less_than_turns_by_default():
     weights = LengthWeights()
-    together = FlopsCounter(0, 20, 40, 0, calls=2, turns=1)
-    apart = FlopsCounter(0, 20, 40, 0, calls=2, turns=2)
+    together = LengthInputs(0, 20, 40, 0, calls=2, turns=1)
+    apart = LengthInputs(0, 20, 40, 0, calls=2, turns=2)
     assert weighted(together, weights) < weighted(apart, weights)
 
 

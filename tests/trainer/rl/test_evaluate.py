@@ -55,7 +55,7 @@ def test_report_by_hand():
     assert report.solved == {"a": (1, 4), "b": (0, 4), "c": (4, 4)}
     assert report.missing == 0
     assert report.pass1_interval[0] < report.pass1 < report.pass1_interval[1]
-    assert (report.policy_tokens, report.turns) == (6.0, 2.0)
+    assert (report.output_tokens, report.turns) == (6.0, 2.0)
 
 
 def test_missing_samples_are_neither_failures_nor_passes():

@@ -46,7 +46,7 @@ async def test_an_endpoint_solves_a_task(play, task) -> None:
     assert [[call.name for call in turn.calls] for turn in done.turns] == [["list_dir"], ["write_file"], ["finish"]]
     assert done.segments == ()
     assert done.usage is not None
-    assert (done.policy_tokens, done.usage.written) == (21, 21)
+    assert (done.output_tokens, done.usage.written) == (21, 21)
     assert done.usage.read > done.usage.window > 0
     assert done.reward is not None
 

@@ -65,7 +65,7 @@ async def test_a_solved_task_passes_and_every_token_is_accounted_for(services, r
     assert segment.loss_mask == mask
     assert segment.logprobs == [-0.25 * m for m in mask]
     assert segment.versions == [3 if m else -1 for m in mask]
-    assert trajectory.policy_tokens == sum(mask)
+    assert trajectory.output_tokens == sum(mask)
     # The engine was always given exactly what the episode records.
     assert [r.prompt_ids for r in client.requests] == [expected[: t.token_start] for t in trajectory.turns]
 
@@ -132,7 +132,7 @@ async def test_a_policy_that_never_stops_runs_into_the_turn_limit(services, rend
 async def test_a_turn_that_is_cut_off_is_a_token_limit(services, renderer, task):
     trajectory = await play(services, task, ScriptedClient(renderer, [[40] * 900]), sampling={"max_turn_tokens": 50})
     assert trajectory.stop_reason is StopReason.TOKEN_LIMIT
-    assert trajectory.policy_tokens == 50
+    assert trajectory.output_tokens == 50
     assert trajectory.verdict is Verdict.FAILED
 
 
@@ -331,7 +331,7 @@ async def test_time_that_the_policy_writes_away_is_its_own_and_an_engine_that_ha
     if own:
         assert (trajectory.verdict, trajectory.report.outcome) == (Verdict.FAILED, Cause.TESTS_FAILED)
         assert (trajectory.stop_reason, trajectory.reward) == (StopReason.TIME_LIMIT, 0.0)
-        assert trajectory.policy_tokens >= 5, "what was sampled is kept"
+        assert trajectory.output_tokens >= 5, "what was sampled is kept"
         assert ("notes.txt" in trajectory.patch) is (gives == "nothing"), "and what it did is graded"
     else:
         assert trajectory.verdict is Verdict.INFRA_ERROR and trajectory.report.retry and trajectory.reward is None
@@ -392,7 +392,7 @@ async def test_a_rollout_that_cannot_be_stored_for_its_content_has_failed_and_on
 
     failed = await stored_by(refuses)
     assert (failed.verdict, failed.report.outcome, failed.reward) == (Verdict.FAILED, Cause.UNSTORABLE, 0.0)
-    assert kept == [failed] and failed.policy_tokens > 0, "its tokens are trained on"
+    assert kept == [failed] and failed.output_tokens > 0, "its tokens are trained on"
     lost = await stored_by(full)
     assert (lost.verdict, lost.report.outcome, lost.reward) == (Verdict.INFRA_ERROR, Cause.STORE_FAILED, None)
     assert len(tries) == 3

@@ -82,8 +82,8 @@ def test_an_endpoint_over_a_release(server: ChatServer, release: Release) -> Non
     # Three turns of seven tokens each; everything read is paid in full, for nothing came from a cache.
     assert made.results["tokens_p50"] == 21
     rollouts = [r for group in made.groups.all() for r in group.rollouts.all()]
-    assert all(r.read_tokens and r.read_tokens > r.total_tokens and r.cached_tokens == 0 for r in rollouts)
-    assert made.results["cost"] == pytest.approx(sum(r.read_tokens * 2 + 21 * 10 for r in rollouts) / 1e6)
+    assert all(r.input_tokens and r.input_tokens > r.total_tokens and r.cached_tokens == 0 for r in rollouts)
+    assert made.results["cost"] == pytest.approx(sum(r.input_tokens * 2 + 21 * 10 for r in rollouts) / 1e6)
     assert made.sides[behaviour_scores.EAGER]["mean"] == 1.0
     server.model = solver(SPECS, more={"notes.md": "I was here\n"})
     eager = carried_out(release, "remote")

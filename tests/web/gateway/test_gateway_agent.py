@@ -99,7 +99,7 @@ def test_mini_swe_agent(promoted: Gateway, agent: Path, tmp_path: Path) -> None:
     calls = [call for answer in answers for call in answer["choices"][0]["message"]["tool_calls"] or []]
     assert calls, "the policy calls tools, and the agent reads them as calls"
     session = Session.objects.get(client_id="mini-1")
-    assert session.turns == TURNS and session.policy_tokens == sum(a["usage"]["completion_tokens"] for a in answers)
+    assert session.turns == TURNS and session.output_tokens == sum(a["usage"]["completion_tokens"] for a in answers)
     turns = [artifacts().get_model(turn.artifact_key, RecordedTurn) for turn in session.recorded.order_by("index")]
     assert [call["name"] for turn in turns for call in turn.calls] == [call["function"]["name"] for call in calls]
     assert {tuple(turn.tools) for turn in turns} == {("bash",)}

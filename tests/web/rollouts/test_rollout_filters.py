@@ -29,7 +29,7 @@ def recorded(running: Run, people: dict[str, User]) -> list[Rollout]:
     services.consume(run=running, group_ids=[groups[0].pk], step=7)
     rows = list(Rollout.objects.filter(group__in=groups).order_by("pk"))
     for row, errors, turns, tokens in zip(rows, (0, 3, 0, 1), (5, 5, 2, 40), (10, 20, 300, 4000), strict=True):
-        Rollout.objects.filter(pk=row.pk).update(tool_errors=errors, turns=turns, policy_tokens=tokens)
+        Rollout.objects.filter(pk=row.pk).update(tool_errors=errors, turns=turns, output_tokens=tokens)
     for row, rule in ((rows[0], "early-exit"), (rows[1], "tampering"), (rows[2], "tampering")):
         made = Finding.objects.create(
             subject="rollout",

@@ -92,10 +92,10 @@ def test_a_group_of_rollouts_through_vllm(
     rollouts = list(group.rollouts.all())
     assert len(rollouts) == SMALL.group_size
     assert all(r.verdict in ("passed", "failed") and r.oldest_version == r.newest_version == 0 for r in rollouts)
-    assert all(r.policy_tokens > 0 and r.turns > 0 for r in rollouts)
+    assert all(r.output_tokens > 0 and r.turns > 0 for r in rollouts)
     health = inference.health()
     assert [d.name for d in health.deployments] == [f"run-{base_run.pk}"]
-    assert health.deployments[0].generated_tokens >= sum(r.policy_tokens for r in rollouts)
+    assert health.deployments[0].generated_tokens >= sum(r.output_tokens for r in rollouts)
 
 
 def test_a_rollout_that_cannot_be_stored_costs_neither_its_group_nor_a_second_try_of_it(

@@ -77,7 +77,7 @@ def test_a_prepass_gives_statistics_of_each_task(measured: Suite, policy: Policy
     assert {at: (one.passed, one.samples) for at, one in found.items()} == {
         0: (2, 2), 1: (0, 2), 2: (1, 2), 3: (1, 1), 4: (1, 2)
     }  # fmt: skip
-    assert found[0].turns == 0 and found[0].policy_tokens == 2.0 and found[0].policy == policy.name
+    assert found[0].turns == 0 and found[0].output_tokens == 2.0 and found[0].policy == policy.name
     (total,) = difficulty.of_suite(measured)
     assert (total.measured, total.solved_all, total.solved_none) == (5, 2, 1)
     prepass.record_statistics(evaluation_id=found[0].evaluation_id)

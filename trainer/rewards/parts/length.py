@@ -27,7 +27,7 @@ def length_cost(x: float, *, k: float, q: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class FlopsCounter:
+class LengthInputs:
     """The six inputs of x, for one rollout: tokens by kind, calls, turns."""
 
     thinking_tokens: int
@@ -38,7 +38,7 @@ class FlopsCounter:
     turns: int
 
 
-def effort(trajectory: Trajectory) -> FlopsCounter:
+def effort(trajectory: Trajectory) -> LengthInputs:
     """Count each token once: a turn's thinking apart, the rest calling (it made calls) or final (it made none).
     A summary for the next context window is thinking and no turn.
 
@@ -54,10 +54,10 @@ def effort(trajectory: Trajectory) -> FlopsCounter:
         if 1 in segment.loss_mask:
             after = segment.loss_mask[segment.loss_mask.index(1) :]
             output += len(after) - sum(after)
-    return FlopsCounter(thinking, calling, output, final, sum(len(turn.calls) for turn in acting), len(acting))
+    return LengthInputs(thinking, calling, output, final, sum(len(turn.calls) for turn in acting), len(acting))
 
 
-def weighted(parts: FlopsCounter, weights: LengthWeights) -> float:
+def weighted(parts: LengthInputs, weights: LengthWeights) -> float:
     return sum(value * getattr(weights, name) for name, value in asdict(parts).items())
 
 
