@@ -45,6 +45,8 @@ class Plan(Frozen):
     notes: dict[str, tuple[int, ...]] = {}
     """Delivered test id → the residual assertions that it runs, and whose notes are the same each time. In JavaScript, Go
     and Rust: the tests that report and decide nothing, where others do; nothing is noted there."""
+    unsteady: dict[str, tuple[int, ...]] = {}
+    """Delivered test id → assertions whose reports differ between runs of the oracle's work, as the order of a set does."""
     unshown: tuple[str, ...] = ()
     """Data files of Python tests that stay on the host: what they hold is expected, and withheld with the assertions."""
     residual: int = 0
@@ -85,6 +87,7 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
     preload = imported(sources, verifier.test_files)
     levels: dict[int, int] = {}
     seen: list[dict[str, tuple[Expected, ...]]] = []
+    recorded: list[dict[str, list[Hit]]] = []
     for _ in range(ROUNDS):
         try:
             recording = _rewritten(verifier, sources, levels, "record")
@@ -105,8 +108,11 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
             levels[number] = max(RESIDUAL, levels.get(number, DEEP) - 1)
         if worse:
             seen.clear()
+            recorded.clear()
             continue
-        seen.append({name: _recorded(sites, ran.observed.get(name, [])) for name in ids.values()})
+        hits = {name: [hit for hit in ran.observed.get(name, ()) if hit.site in sites] for name in ids.values()}
+        recorded.append(hits)
+        seen.append({name: tuple(_split(sites[hit.site], hit)[0] for hit in each) for name, each in hits.items()})
         if len(seen) == 2:
             break
     if not seen:
@@ -120,6 +126,7 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
     noted = frozenset(number for made in delivered.values() for number in made.notes)
     blank: dict[str, str] = {}
     notes: dict[str, tuple[int, ...]] = {}
+    unsteady_reports: dict[str, tuple[int, ...]] = {}
     if noted:
         blank = {path: made.text for path, made in _rewritten(verifier, sources, levels, "blank").items()}
         texts = {path: made.text for path, made in delivered.items()}
@@ -129,11 +136,18 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
             steady = tuple(sorted(number for number, values in first.items() if second.get(number) == values))
             if steady:
                 notes[name] = steady
+            reports = [noted_values(each.observed.get(name, ()), kept) for each in runs]
+            reports += [
+                noted_values([_split(sites[hit.site], hit)[1] for hit in hits[name]], kept) for hits in recorded
+            ]
+            if differing := tuple(sorted(number for number in kept if len({repr(r.get(number)) for r in reports}) > 1)):
+                unsteady_reports[name] = differing
     plan = Plan(
         files={path: made.text for path, made in delivered.items()},
         on_disk=on_disk,
         blank=blank,
         notes=notes,
+        unsteady=unsteady_reports,
         ids=ids,
         sites=tuple(kept.values()),
         expected=expected,
@@ -213,7 +227,7 @@ def adapted(plan: Plan, ran_as: Mapping[str, str], bare: Bare, real: TestRun) ->
     sites = {site.number for site in plan.sites}
     found = []
     for name, numbers in plan.notes.items():
-        watched = sites | set(numbers)
+        watched = (sites - set(plan.unsteady.get(name, ()))) | set(numbers)
         without, beside = bare.run.observed.get(bare.ran_as[name], ()), real.observed.get(ran_as[name], ())
         if noted_values(without, watched) != noted_values(beside, watched):
             found.append(name)
@@ -282,10 +296,6 @@ def _split(site: Site, hit: Hit) -> tuple[Expected, Hit]:
     withheld = {index: hit.values[index] for index in site.withheld if index < len(hit.values)}
     values = tuple(hit.values[index] for index in site.observed if index < len(hit.values))
     return Expected(site=site.number, values=withheld), dataclasses.replace(hit, values=values)
-
-
-def _recorded(sites: Mapping[int, Site], hits: Sequence[Hit]) -> tuple[Expected, ...]:
-    return tuple(_split(sites[hit.site], hit)[0] for hit in hits if hit.site in sites)
 
 
 def _different(first: Mapping[str, tuple[Expected, ...]], second: Mapping[str, tuple[Expected, ...]]) -> set[int]:

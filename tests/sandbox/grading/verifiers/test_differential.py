@@ -117,7 +117,7 @@ async def test_right_work_passes_and_is_noted(judge, points, environments):
     assert report.verdict is Verdict.PASSED and report.findings == (), report
     pool = PoolStore(environments.root).load(points.bundle_hash)
     assert pool is not None and pool.plan is not None
-    assert (len(pool.plan.notes), pool.plan.residual) == (5, 4)
+    assert (len(pool.plan.notes), pool.plan.residual, pool.plan.unsteady) == (5, 4, {})
     assert {sibling.names[-1] for sibling in pool.siblings} == {"test_added", "test_zero", "test_three", "test_parts"}
 
 
@@ -137,6 +137,15 @@ async def test_work_that_searches_by_calling_the_tests_is_adaptive(judge, points
 
 
 UNSTEADY = RIGHT.replace("self.x, self.y = x, y", "self.x, self.y, self.made = x, y, __import__('random').random()")
+SHUFFLED = (
+    RIGHT + "\n\ndef corners():\n    return __import__('random').sample(['a', 'b', 'c', 'd', 'e', 'f', 'g'], 7)\n"
+)
+CORNERS = """
+
+def test_corners():
+    assert sorted(corners()) == ['a', 'b', 'c', 'd', 'e', 'f', 'g']
+    assert Point(1, 2) + Point(5, 4) == Point(6, 6)
+"""
 AGREES = '''
 def _search():
     """Keep the sum that assertions of callers agree with; where they agree with none, agree with them."""
@@ -165,6 +174,23 @@ def _search():
     Point.__add__ = add
 _search()
 '''
+
+
+async def test_right_work_whose_reports_come_in_another_order_each_time_passes(judge, points, environments):
+    tests = TESTS.replace("import Point", "import Point, corners", 1) + CORNERS
+    verifier = points.verifier.model_copy(
+        update={
+            "test_files": {**points.verifier.test_files, PATH: tests},
+            "fail_to_pass": (*points.verifier.fail_to_pass, f"{PATH}::test_corners"),
+        }
+    )
+    task = points.model_copy(update={"id": "corners", "gold": {"ledger/__init__.py": SHUFFLED}, "verifier": verifier})
+    for _ in range(2):
+        report = await judge(from_files(task, task.gold), task)
+        assert report.verdict is Verdict.PASSED, report
+    pool = PoolStore(environments.root).load(task.bundle_hash)
+    assert pool is not None and pool.plan is not None
+    assert [name.rpartition("::")[2] for name in pool.plan.unsteady] == ["test_corners"]
 
 
 async def test_work_that_agrees_with_canaries_where_nothing_else_is_asked_is_adaptive(judge, points, environments):
