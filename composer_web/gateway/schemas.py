@@ -95,7 +95,7 @@ class UserIn(Body):
     user: str = Field(min_length=1, max_length=300, description="The user as the client names them in its requests")
 
 
-class PromoteIn(Body):
+class SessionDraftIn(Body):
     task: str = Field(max_length=100, description="Task whose environment the draft gets")
     slug: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")
     instruction: str = Field(min_length=1, max_length=20_000)

@@ -44,7 +44,7 @@ def create_draft(
         made = session.api.post("/drafts", {**words, "rollout": rollout, "turn": turn})
     elif from_session is not None and task is not None and rollout is None and turn is None:
         body = {**words, "task": task}
-        made = session.api.post("/gateway/sessions/{session_id}/promote", body, session_id=from_session)
+        made = session.api.post("/gateway/sessions/{session_id}/drafts", body, session_id=from_session)
     else:
         raise UsageError("name either --rollout and --turn, or --session and --task")
     if follow:

@@ -10,7 +10,7 @@ from composer_web.policies.models import Policy
 from composer_web.policies.promotion import gate
 from composer_web.policies.promotion import services as promotion
 from composer_web.policies.services import record_checkpoint
-from composer_web.review import promoting
+from composer_web.review import task_drafts
 from composer_web.rollouts.exports import jobs as exports
 from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Rollout
@@ -42,7 +42,7 @@ def corners(world: World) -> None:
         services.set_progress(run=run, step=30)
         services.mark_finished(run=run)
     failed = Rollout.objects.filter(group__run=world.run, verdict="failed").exclude(artifact_key="").latest("pk")
-    promoting.promote(
+    task_drafts.create_draft(
         rollout=failed, turn=0, slug="scale-by-another-number", actor=world.people["reviewer"],
         instruction="scale() adds where it should multiply. Fix it.",
     )  # fmt: skip

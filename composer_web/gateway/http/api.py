@@ -21,8 +21,8 @@ from composer_web.gateway.http.filters import SessionFilter
 from composer_web.gateway.models import Session
 from composer_web.gateway.schemas import (
     ErasedOut,
-    PromoteIn,
     SessionDetailOut,
+    SessionDraftIn,
     SessionOut,
     SignalsIn,
     SignalsOut,
@@ -30,7 +30,7 @@ from composer_web.gateway.schemas import (
 )
 from composer_web.gateway.serving import recording
 from composer_web.gateway.serving.admission import authenticate
-from composer_web.gateway.sessions import exporting, promoting, selectors, signals
+from composer_web.gateway.sessions import exporting, selectors, signals, task_drafts
 from composer_web.review.http.schemas import DraftOut
 from composer_web.review.selectors import get_draft
 
@@ -143,11 +143,19 @@ def erase_user(request: HttpRequest, payload: UserIn) -> Any:
     "/sessions/{session_id}/promote",
     response={201: DraftOut, **REFUSED},
     auth=needs("review"),
-    summary="Make a draft of a task",
+    deprecated=True,
+    operation_id="create_session_draft_by_its_old_address",
+    summary="Use /gateway/sessions/{session_id}/drafts",
 )
-def draft_of_session(request: HttpRequest, session_id: int, payload: PromoteIn) -> Any:
+@router.post(
+    "/sessions/{session_id}/drafts",
+    response={201: DraftOut, **REFUSED},
+    auth=needs("review"),
+    summary="Create a task draft from a session",
+)
+def create_session_draft(request: HttpRequest, session_id: int, payload: SessionDraftIn) -> Any:
     session = selectors.get(session_id)
-    draft = promoting.promote(session=session, actor=caller(request), **payload.dict())
+    draft = task_drafts.create_draft(session=session, actor=caller(request), **payload.dict())
     return Status(201, get_draft(draft.pk))
 
 

@@ -17,7 +17,7 @@ from composer_web.gateway import configuration
 from composer_web.gateway.http.filters import SessionFilter
 from composer_web.gateway.http.tables import SessionTable
 from composer_web.gateway.serving import recording
-from composer_web.gateway.sessions import exporting, promoting, selectors
+from composer_web.gateway.sessions import exporting, selectors, task_drafts
 from composer_web.policies.promotion import services as promotion
 from composer_web.review.models import Draft
 from composer_web.tasks.models import Task
@@ -86,11 +86,11 @@ def session_download(request: PageRequest, pk: int, form: str) -> HttpResponse:
 
 @require_POST
 @page("reviewer")
-def session_promote(request: PageRequest, pk: int) -> HttpResponse:
+def create_draft(request: PageRequest, pk: int) -> HttpResponse:
     session = selectors.get(pk)
     given = {name: request.POST.get(name, "") for name in ("task", "slug", "instruction", "category")}
     try:
-        draft = promoting.promote(session=session, actor=request.user, **given)
+        draft = task_drafts.create_draft(session=session, actor=request.user, **given)
     except (UserError, ArtifactError) as error:
         messages.error(request, str(error))
         return redirect("gateway:session", pk=pk)

@@ -11,7 +11,7 @@ from composer_web.api.auth import caller, needs
 from composer_web.api.paging import MAX_PAGE, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.core.errors import NotFound
-from composer_web.review import blind, excluding, promoting, selectors, services
+from composer_web.review import blind, excluding, selectors, services, task_drafts
 from composer_web.review.filling import found_by
 from composer_web.review.http.schemas import (
     AgreementOut,
@@ -175,12 +175,15 @@ def list_drafts(request: HttpRequest, limit: int = Query(50, ge=1, le=MAX_PAGE),
 
 
 @drafts.post(
-    "", response={201: DraftOut, **REFUSED}, auth=needs("review"), summary="Promote a moment of a rollout to a draft"
+    "",
+    response={201: DraftOut, **REFUSED},
+    auth=needs("review"),
+    summary="Create a task draft from a turn of a rollout",
 )
 def create_draft(request: HttpRequest, payload: DraftIn) -> Any:
     """A build worker collects the files as they were then."""
     values = payload.dict(exclude={"rollout"})
-    draft = promoting.promote(rollout=get_rollout(payload.rollout), actor=caller(request), **values)
+    draft = task_drafts.create_draft(rollout=get_rollout(payload.rollout), actor=caller(request), **values)
     return Status(201, selectors.get_draft(draft.pk))
 
 
@@ -191,7 +194,7 @@ def get_draft(request: HttpRequest, draft_id: int) -> Any:
 
 @drafts.put("/{draft_id}", response={200: DraftOut, **REFUSED}, auth=needs("review"), summary="Change a draft")
 def change_draft(request: HttpRequest, draft_id: int, payload: DraftChangeIn) -> Any:
-    draft = promoting.change(draft=selectors.get_draft(draft_id), actor=caller(request), **payload.dict())
+    draft = task_drafts.change(draft=selectors.get_draft(draft_id), actor=caller(request), **payload.dict())
     return selectors.get_draft(draft.pk)
 
 
@@ -202,7 +205,7 @@ def end_draft(request: HttpRequest, draft_id: int, action: Literal["publish", "d
     """A published draft is a task whose controls are asked for."""
     draft = selectors.get_draft(draft_id)
     if action == "publish":
-        promoting.publish(draft=draft, actor=caller(request))
+        task_drafts.publish(draft=draft, actor=caller(request))
     else:
-        promoting.discard(draft=draft, actor=caller(request))
+        task_drafts.discard(draft=draft, actor=caller(request))
     return selectors.get_draft(draft_id)

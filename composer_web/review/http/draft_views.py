@@ -14,7 +14,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import NotFound, UserError
-from composer_web.review import promoting, selectors
+from composer_web.review import selectors, task_drafts
 from composer_web.review.http.tables import DraftTable
 from composer_web.review.http.views import number
 from composer_web.review.models import Draft
@@ -37,11 +37,11 @@ def draft_list(request: PageRequest) -> HttpResponse:
 
 @require_POST
 @page("reviewer")
-def promote(request: PageRequest, pk: int) -> HttpResponse:
+def create(request: PageRequest, pk: int) -> HttpResponse:
     """A draft from a moment of a rollout."""
     rollout = get_rollout(pk)
     try:
-        draft = promoting.promote(
+        draft = task_drafts.create_draft(
             rollout=rollout,
             turn=number(request.POST, "turn", 0),
             slug=request.POST.get("slug", "").strip(),
@@ -52,8 +52,8 @@ def promote(request: PageRequest, pk: int) -> HttpResponse:
     except (UserError, ArtifactError) as error:
         messages.error(request, str(error))
         turn = request.POST.get("turn", "")
-        query = f"?promote={turn}" if turn.isdecimal() else ""
-        return redirect(f"{reverse('rollouts:detail', args=[pk])}{query}#promote")
+        query = f"?draft={turn}" if turn.isdecimal() else ""
+        return redirect(f"{reverse('rollouts:detail', args=[pk])}{query}#draft")
     messages.success(request, f"Draft {draft.slug} is made.")
     return redirect("review:draft", pk=draft.pk)
 
@@ -86,7 +86,7 @@ def draft_detail(request: PageRequest, pk: int) -> HttpResponse:
     }
     if context["may_review"] and draft.state in ("open", "published"):
         try:
-            spec = promoting.bundle(draft)
+            spec = task_drafts.bundle(draft)
             context |= {"hidden": list(hidden_files(spec).items())[:30], "gold": diff_view(gold_diff(spec))}
         except UserError as error:
             context["problem"] = str(error)
@@ -108,7 +108,7 @@ def draft_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
 
     def change() -> None:
         if action == "save":
-            promoting.change(
+            task_drafts.change(
                 draft=draft,
                 instruction=request.POST.get("instruction", ""),
                 category=request.POST.get("category", draft.category),
@@ -117,9 +117,9 @@ def draft_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
                 actor=request.user,
             )
         elif action == "publish":
-            promoting.publish(draft=draft, actor=request.user)
+            task_drafts.publish(draft=draft, actor=request.user)
         else:
-            promoting.discard(draft=draft, actor=request.user)
+            task_drafts.discard(draft=draft, actor=request.user)
 
     return act(request, change, done=done[action], to="review:draft", pk=pk)
 

@@ -175,10 +175,10 @@ def _findings(rollout: Rollout, *, hidden: bool) -> list[Finding]:
 def _refusals(read: trajectory_store.Reading) -> dict[str, str]:
     """Reasons why no turn can be continued or turned into a task. Empty if they can."""
     if read.head.trajectory is None:
-        return dict.fromkeys(("cannot_fork", "cannot_promote"), "The rollout still runs. Wait until it has ended.")
+        return dict.fromkeys(("cannot_fork", "cannot_draft"), "The rollout still runs. Wait until it has ended.")
     return {
         "cannot_fork": "" if read.head.segment_tokens else f"It cannot be continued: {NO_TOKENS}.",
-        "cannot_promote": "",
+        "cannot_draft": "",
     }
 
 

@@ -15,7 +15,7 @@ from composer_web.accounts.projects import create_project
 from composer_web.policies import endpoints
 from composer_web.policies.models import Policy
 from composer_web.repositories.models import Environment
-from composer_web.review import promoting
+from composer_web.review import task_drafts
 from composer_web.rollouts.models import Rollout
 from composer_web.runs.launch.config_io import render
 from composer_web.runs.models import Run, RunTemplate
@@ -92,7 +92,7 @@ def test_a_draft_becomes_a_task(
     pk = str(made["id"])
     assert reviewer("drafts", "start", pk, "--json")[0] == 1
     assert "it is collecting" in error(capsys)["message"]
-    promoting.collect(made["id"])
+    task_drafts.collect(made["id"])
     assert [one["state"] for one in data(cli("drafts", "list", "--json"))] == ["open"]
     gold = tmp_path / "gold.json"
     gold.write_text('{"a.py": "x = 2\\n"}')

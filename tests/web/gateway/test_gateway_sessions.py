@@ -277,9 +277,7 @@ def test_pages(exchange: Callable[..., recording.Exchange], people: dict[str, Us
     wrong = clients["operator"].post("/gateway/settings/change/", {**form, "retention_days": "x"}, follow=True)
     assert "retention_days" in wrong.content.decode()
     missing = {"task": "none", "slug": "s-1", "instruction": "Fix it"}
-    refused = (
-        clients["reviewer"].post(f"/gateway/sessions/{session.pk}/promote/", missing, follow=True).content.decode()
-    )
+    refused = clients["reviewer"].post(f"/gateway/sessions/{session.pk}/drafts/", missing, follow=True).content.decode()
     assert "no rollout of a task" in refused
     with CaptureQueriesContext(connection) as few:
         clients["reviewer"].get("/gateway/sessions/")

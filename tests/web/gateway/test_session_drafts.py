@@ -28,7 +28,7 @@ def test_a_session_becomes_a_task(session: Session, rollout: Rollout, people: di
     client.force_login(people["reviewer"])
     source = rollout.group.task_version.task.slug
     said = {"task": source, "slug": "asked-by-a-user", "instruction": session.opening, "category": "debug"}
-    page = client.post(f"/gateway/sessions/{session.pk}/promote/", said, follow=True)
+    page = client.post(f"/gateway/sessions/{session.pk}/drafts/", said, follow=True)
     draft = Draft.objects.get(slug="asked-by-a-user")
     assert page.redirect_chain[-1][0] == f"/drafts/{draft.pk}/"
     assert draft.instruction == session.opening and draft.state == "open"
@@ -45,7 +45,7 @@ def test_a_session_becomes_a_task(session: Session, rollout: Rollout, people: di
 
 def test_the_api_does_the_same(session: Session, rollout: Rollout, bearer, people: dict[str, User]) -> None:
     said = {"task": rollout.group.task_version.task.slug, "slug": "by-api", "instruction": "Fix it"}
-    where = f"/api/v1/gateway/sessions/{session.pk}/promote"
+    where = f"/api/v1/gateway/sessions/{session.pk}/drafts"
     assert Client().post(where, said, content_type="application/json", headers=bearer("viewer")).status_code == 403
     answer = Client().post(where, said, content_type="application/json", headers=bearer("reviewer", "review"))
     assert answer.status_code == 201, answer.content

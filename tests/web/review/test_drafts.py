@@ -16,7 +16,7 @@ from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.models import Outbox
 from composer_web.env import env
-from composer_web.review import promoting
+from composer_web.review import task_drafts
 from composer_web.review.models import Draft
 from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group, Rollout
@@ -81,24 +81,24 @@ def rollout(running: Run) -> Rollout:
     return Rollout.objects.get(group=group, sample=1)
 
 
-def promote(rollout: Rollout, user: User, **changes: Any) -> Draft:
+def drafted(rollout: Rollout, user: User, **changes: Any) -> Draft:
     values = {"turn": 0, "slug": "from-a-session", "instruction": "Finish it", **changes}
-    return promoting.promote(rollout=rollout, actor=user, **values)
+    return task_drafts.create_draft(rollout=rollout, actor=user, **values)
 
 
 def test_a_moment_becomes_a_task_with_controls(rollout: Rollout, people: dict[str, User]) -> None:
-    draft = promote(rollout, people["reviewer"], turn=1)
+    draft = drafted(rollout, people["reviewer"], turn=1)
     assert draft.state == "collecting"
     (asked,) = Outbox.objects.filter(task="review.collect_draft")
     assert (asked.queue, asked.kwargs) == ("build", {"draft_id": draft.pk})
     with pytest.raises(Conflict, match="it is collecting"):
-        promoting.publish(draft=draft, actor=people["reviewer"])
-    draft = promoting.collect(draft.pk)
+        task_drafts.publish(draft=draft, actor=people["reviewer"])
+    draft = task_drafts.collect(draft.pk)
     assert (draft.state, draft.not_carried, draft.provenance["replayed"]) == ("open", [], 1)
     ((path, text),) = draft.files.items()
     assert text.count("# seen") == 1
-    assert promoting.collect(draft.pk).files == draft.files  # again changes nothing
-    version = promoting.publish(draft=draft, actor=people["operator"])
+    assert task_drafts.collect(draft.pk).files == draft.files  # again changes nothing
+    version = task_drafts.publish(draft=draft, actor=people["operator"])
     source = rollout.group.task_version.bundle
     assert version.bundle.environment.files == {**source.environment.files, path: text}  # type: ignore[union-attr]
     assert (version.bundle.source, version.bundle.instruction, version.author) == (
@@ -113,7 +113,7 @@ def test_a_moment_becomes_a_task_with_controls(rollout: Rollout, people: dict[st
     assert version.controls_ok, version.controls
     draft.refresh_from_db()
     assert (draft.state, draft.version) == ("published", version)
-    for end in (promoting.publish, promoting.discard):
+    for end in (task_drafts.publish, task_drafts.discard):
         with pytest.raises(Conflict, match="is published"):
             end(draft=draft, actor=people["operator"])
     with pytest.raises(IntegrityError, match="draft_published_has_version"), transaction.atomic():
@@ -121,17 +121,17 @@ def test_a_moment_becomes_a_task_with_controls(rollout: Rollout, people: dict[st
 
 
 def test_a_session_that_cannot_be_repeated_says_why(rollout: Rollout, people: dict[str, User]) -> None:
-    draft = promote(rollout, people["reviewer"], turn=1)
-    recorded = promoting.selectors.trajectory(rollout)
+    draft = drafted(rollout, people["reviewer"], turn=1)
+    recorded = task_drafts.selectors.trajectory(rollout)
     other = recorded.turns[0].results[0].model_copy(update={"output": "something else"})
     turns = (recorded.turns[0].model_copy(update={"results": (other,)}), recorded.turns[1])
     artifacts().put_model(rollout.artifact_key, recorded.model_copy(update={"turns": turns}))
-    draft = promoting.collect(draft.pk)
+    draft = task_drafts.collect(draft.pk)
     assert draft.state == "failed"
     assert draft.cause
     with pytest.raises(Conflict, match="it is failed"):
-        promoting.publish(draft=draft, actor=people["reviewer"])
-    promoting.discard(draft=draft, actor=people["reviewer"])
+        task_drafts.publish(draft=draft, actor=people["reviewer"])
+    task_drafts.discard(draft=draft, actor=people["reviewer"])
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_what_cannot_be_is_refused(
     rollout: Rollout, people: dict[str, User], values: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
-        promote(rollout, people["reviewer"], **values)
+        drafted(rollout, people["reviewer"], **values)
     taken = Task.objects.earliest("pk").slug
     with pytest.raises(UserError, match="there is a task or draft"):
-        promote(rollout, people["reviewer"], slug=taken)
+        drafted(rollout, people["reviewer"], slug=taken)
     assert not Draft.objects.exists()
 
 
@@ -160,22 +160,22 @@ def test_what_a_bundle_cannot_hold_is_told(rollout: Rollout) -> None:
         changes=(FileChange("gone.py", None), FileChange("new.py", b"x = 1\n"), FileChange("raw.bin", b"\xff\xfe\x00")),
         skipped=(("link", "a symbolic link"),),
     )
-    files, lost = promoting.draft_files(patch, spec)
+    files, lost = task_drafts.draft_files(patch, spec)
     assert files == {"gone.py": None, "new.py": "x = 1\n"}
     assert lost == ["link: a symbolic link", "raw.bin: not text"]
     built = spec.model_copy(update={"environment": BuiltEnvironment(digest="0" * 64)})
-    assert promoting.draft_files(patch, built)[1][1].startswith("gone.py: removed from a built environment")
+    assert task_drafts.draft_files(patch, built)[1][1].startswith("gone.py: removed from a built environment")
 
 
 def test_other_hidden_tests_replace_those_of_the_source(rollout: Rollout, people: dict[str, User]) -> None:
-    draft = promote(rollout, people["reviewer"])
+    draft = drafted(rollout, people["reviewer"])
     assert draft.state == "open"
     calls = {"kind": "calls", "module": "a.py", "function": "f", "cases": [["(1,)", "2"]]}
     change = {"draft": draft, "instruction": "Anew", "category": "feature", "actor": people["reviewer"]}
     with pytest.raises(UserError, match=r"verifier"):
-        promoting.change(**change, verifier={"kind": "magic"})
-    promoting.change(**change, verifier=calls, gold={"a.py": "def f(x):\n    return x + 1\n"})
-    version = promoting.publish(draft=draft, actor=people["reviewer"])
+        task_drafts.change(**change, verifier={"kind": "magic"})
+    task_drafts.change(**change, verifier=calls, gold={"a.py": "def f(x):\n    return x + 1\n"})
+    version = task_drafts.publish(draft=draft, actor=people["reviewer"])
     assert (version.bundle.verifier.module, version.bundle.category) == ("a.py", "feature")  # type: ignore[union-attr]
 
 
@@ -183,9 +183,9 @@ def test_pages(rollout: Rollout, people: dict[str, User]) -> None:
     viewer, reviewer = Client(), Client()
     viewer.force_login(people["viewer"])
     reviewer.force_login(people["reviewer"])
-    path = f"/rollouts/{rollout.pk}/promote/"
-    assert 'id="promote"' in reviewer.get(f"/rollouts/{rollout.pk}/?promote=1").content.decode()
-    assert 'id="promote"' not in viewer.get(f"/rollouts/{rollout.pk}/").content.decode()
+    path = f"/rollouts/{rollout.pk}/drafts/"
+    assert 'id="draft"' in reviewer.get(f"/rollouts/{rollout.pk}/?draft=1").content.decode()
+    assert 'id="draft"' not in viewer.get(f"/rollouts/{rollout.pk}/").content.decode()
     values = {"turn": "0", "slug": "mine", "instruction": "<script>alert(1)</script>", "category": "debug"}
     assert Client().post(path, values)["Location"].startswith("/login/")
     assert viewer.post(path, values).status_code == 403

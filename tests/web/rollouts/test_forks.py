@@ -142,7 +142,7 @@ class TestAsking:
         html = page.get(f"/rollouts/{parent.pk}/").content.decode()
         assert ("&amp;fork=" in html, html.count('popovertarget="why-not-fork"')) == (False, 2)
         assert "behind an endpoint, which gives no tokens" in html
-        assert html.count("&amp;promote=") == 2  # files need no tokens
+        assert html.count("&amp;draft=") == 2  # files need no tokens
         with pytest.raises(UserError, match="gives no tokens"):
             forks.request_fork(rollout=parent, turn=1, count=1)
 

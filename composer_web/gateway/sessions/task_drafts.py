@@ -12,13 +12,15 @@ from django.db import transaction
 from composer_web.accounts.models import User
 from composer_web.core.errors import UserError
 from composer_web.gateway.models import Session, SessionDraft
-from composer_web.review import promoting as drafts
+from composer_web.review import task_drafts
 from composer_web.review.models import Draft
 from composer_web.rollouts.models import Rollout
 
 
 @transaction.atomic
-def promote(*, session: Session, task: str, slug: str, instruction: str, category: str = "debug", actor: User) -> Draft:
+def create_draft(
+    *, session: Session, task: str, slug: str, instruction: str, category: str = "debug", actor: User
+) -> Draft:
     """Raises UserError, NotFound, ArtifactError."""
     rollout = (
         Rollout.objects.filter(group__task_version__task__slug=task).exclude(artifact_key="").order_by("-pk").first()
@@ -27,7 +29,9 @@ def promote(*, session: Session, task: str, slug: str, instruction: str, categor
         raise UserError(
             "task", f"no rollout of a task {task[:100]!r} is recorded; name a task that was tried at least once"
         )
-    draft = drafts.promote(rollout=rollout, turn=0, slug=slug, instruction=instruction, category=category, actor=actor)
+    draft = task_drafts.create_draft(
+        rollout=rollout, turn=0, slug=slug, instruction=instruction, category=category, actor=actor
+    )
     draft.provenance = {**draft.provenance, "session": session.pk, "session_policy": session.policy.at(session.version)}
     draft.save(update_fields=["provenance", "changed_at"])
     SessionDraft.objects.create(session=session, draft=draft)

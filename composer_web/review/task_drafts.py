@@ -43,7 +43,9 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 
 
 @transaction.atomic
-def promote(*, rollout: Rollout, turn: int, slug: str, instruction: str, category: str = "debug", actor: User) -> Draft:
+def create_draft(
+    *, rollout: Rollout, turn: int, slug: str, instruction: str, category: str = "debug", actor: User
+) -> Draft:
     """A draft from the moment after the first `turn` turns of a rollout; a worker collects its files.
 
     Raises UserError, NotFound (no trajectory is recorded), ArtifactError.
