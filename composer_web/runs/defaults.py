@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.db.models import F
 from django.db.models.fields.json import KeyTextTransform
@@ -35,6 +36,8 @@ PATIENCE = 1.0
 PROFILE = "full"
 """Profile whose tools are counted; all profiles describe the same ones."""
 
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
 _engines: dict[str, tuple[float, int, int]] = {}
 """(time, longest context, bytes of KV cache) by the inference server's address; 0 where it does not say."""
 
@@ -57,13 +60,15 @@ def facts(weights: Weights, suite: str = "", *, engine: tuple[int, int] = (0, 0)
     task, instruction = _longest_task(suite) if suite else ("", "")
     word = 2 if env().inference_engine == "vllm" else 4
     context, kv_bytes = engine
+    room, shared = trainer_bytes(ranks), context or kv_bytes
     return Facts(
         model=model,
         prompt_tokens=opening_tokens(weights.path, instruction, profile=PROFILE) if instruction else None,
         prompt_task=task,
         engine_context=context or None,
         kv_tokens=kv_bytes // (model.shape.kv_values * word) if kv_bytes and model.shape else None,
-        trainer_bytes=trainer_bytes(ranks),
+        trainer_bytes=room,
+        engine_bytes=(parameters * word + kv_bytes) // ranks if shared and _shares_memory() else 0,
         bfloat16=_bfloat16(),
     )
 
@@ -129,6 +134,13 @@ def trainer_bytes(ranks: int) -> int | None:
         elif of_machine := detail.get("machine_bytes"):
             found.append(int(of_machine) // ranks)
     return max(found, default=None)
+
+
+def _shares_memory() -> bool:
+    """Whether the inference server runs in the memory of the train worker: on this machine, which has no GPU."""
+    details = WorkerHeartbeat.objects.filter(kind="train").values_list("detail", flat=True)
+    here = urlsplit(env().inference_url).hostname in LOOPBACK
+    return here and not any(detail.get("gpu_bytes") for detail in details)
 
 
 def _bfloat16() -> bool | None:

@@ -139,7 +139,7 @@ def _row_tokens(stage: RLConfig, facts: Facts) -> int | None:
     ranks = stage.parallel.dp_shard * stage.parallel.cp
     state = state_bytes(stage.optimizer, facts.model.parameters, lora=stage.lora.rank > 0) // ranks
     token = activation_bytes(stage.parallel, shape, half=stage.parallel.precision == "bfloat16" or bool(facts.bfloat16))
-    return max(0, room - state) // token * stage.parallel.cp
+    return max(0, room - facts.engine_bytes - state) // token * stage.parallel.cp
 
 
 def state_bytes(optimizer: OptimizerConfig, parameters: int, *, lora: bool) -> int:

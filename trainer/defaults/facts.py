@@ -61,6 +61,8 @@ class Facts:
     """Tokens that the engine's KV cache holds for this model."""
     trainer_bytes: int | None = None
     """Memory of one trainer rank."""
+    engine_bytes: int = 0
+    """What the inference engine takes of that memory, its weights and its KV cache; 0 where it has memory of its own."""
     bfloat16: bool | None = None
     """Whether the trainer's processor or GPU has bfloat16 instructions."""
 

@@ -116,7 +116,8 @@ def _rows(field: str, tokens: int, facts: Facts, *, fatal: bool = True) -> list[
 
 
 def _memory(config: RunConfig, facts: Facts) -> list[Problem]:
-    """The state alone must fit: weights, gradients and optimizer. Activations are a warning elsewhere (`memory`)."""
+    """The state alone must fit, beside the engine where both share a machine. Activations are a warning elsewhere
+    (`memory`)."""
     stage, room = config.stage, facts.trainer_bytes
     if room is None or facts.model.toy:
         return []
@@ -124,14 +125,19 @@ def _memory(config: RunConfig, facts: Facts) -> list[Problem]:
     _, shards = stage.parallel.dims_for(stage.parallel.world_sizes[0])
     cut = shards * stage.parallel.cp
     state = state_bytes(stage.optimizer, facts.model.parameters, lora=lora) // cut
-    if state <= room:
+    engine = facts.engine_bytes if isinstance(stage, RLConfig) else 0
+    if state + engine <= room:
         return []
     remedy = "train with more ranks (parallel.dp_shard)"
     if isinstance(stage, RLConfig) and not lora:
         remedy += ", or adapters (lora.rank)"
+    beside = ""
+    if engine:
+        beside = f", the inference engine beside it {_gib(engine)} (weights and KV cache)"
+        remedy += ", give the engine less KV memory (sampling.kv_cache_mib) or a machine of its own"
     message = (
-        f"weights, gradients and optimizer take {_gib(state)} on each rank, and the largest train worker has {_gib(room)}; "
-        f"{remedy}, or choose a smaller model"
+        f"weights, gradients and optimizer take {_gib(state)} on each rank{beside}, and the largest train worker has "
+        f"{_gib(room)}; {remedy}, or choose a smaller model"
     )
     return [Problem("policy", message)]
 

@@ -6,10 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import django_tables2 as tables
-from django.db.models import F, QuerySet
+from django.db.models import F, FloatField, QuerySet
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
+from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
+from composer_web.runs.charts.panels import definition
+from composer_web.runs.charts.sparklines import sparklines
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import eta_seconds
 from composer_web.ui.tables import STRONG, AgoColumn, StateColumn, Table, TickColumn
@@ -34,7 +39,29 @@ class LatestColumn(tables.Column):
         return queryset.order_by(ordered, "-pk"), True
 
 
+class MetricColumn(tables.Column):
+    """Last value and curve of a metric that somebody added to the table. Runs without it sort last."""
+
+    def __init__(self, metric: str) -> None:
+        super().__init__(accessor="latest", empty_values=(), verbose_name=definition(metric).title or metric)
+        self.metric = metric
+
+    def render(self, record: Run, table: RunTable) -> str:
+        value = record.latest.get(self.metric)
+        drawn = ui.spark(list(table.sparklines.get((record.pk, self.metric), ())), self.metric)
+        return format_html('<span class="row nowrap">{} <span class="num">{}</span></span>', drawn, ui.num(value))
+
+    def order(self, queryset: QuerySet[Run], is_descending: bool) -> tuple[QuerySet[Run], bool]:
+        by = Cast(KeyTextTransform(self.metric, "latest"), FloatField())
+        ordered = by.desc(nulls_last=True) if is_descending else by.asc(nulls_last=True)
+        return queryset.order_by(ordered, "-pk"), True
+
+
 ALWAYS = ("select", "name")
+METRIC = "metric:"
+"""What a column of any metric begins with in `cols=` and `sort=`."""
+MAX_METRICS = 8
+"""Columns of metrics that were added to one table."""
 USUAL = {"state", "kind", "progress", "curve", "pass1", "policy_in", "tags", "created_by", "created_at"}
 
 
@@ -99,14 +126,37 @@ class RunTable(Table):
         order_by = ("-created_at",)
 
     def __init__(self, *args: Any, chosen: Sequence[str] = (), **kwargs: Any) -> None:
-        """`chosen` lists the columns after the checkbox and the name. Empty means the default columns."""
-        shown = {*ALWAYS, *(set(chosen) & set(self.base_columns) or USUAL)}
-        super().__init__(*args, exclude=[name for name in self.base_columns if name not in shown], **kwargs)
+        """`chosen` lists the columns after the checkbox and the name, in order; `metric:NAME` is a column of any metric.
+        Empty means the default columns."""
+        self.metrics = [name for name in dict.fromkeys(chosen) if name.startswith(METRIC)][:MAX_METRICS]
+        known = [name for name in dict.fromkeys(chosen) if name in self.base_columns or name in self.metrics]
+        shown = known or [name for name in self.base_columns if name in USUAL]
+        super().__init__(
+            *args,
+            exclude=[name for name in self.base_columns if name not in (*ALWAYS, *shown)],
+            extra_columns=[(name, MetricColumn(name.removeprefix(METRIC))) for name in self.metrics],
+            sequence=(*ALWAYS, *(name for name in shown if name not in ALWAYS)),
+            **kwargs,
+        )
 
-    @classmethod
-    def offered(cls) -> list[tuple[str, str]]:
-        """(name, label) of the selectable columns."""
-        return [(name, _label(name, column)) for name, column in cls.base_columns.items() if name not in ALWAYS]
+    def offered(self) -> list[tuple[str, str, bool]]:
+        """(name, label, whether it is shown) of the selectable columns: the shown ones in their order, then the others."""
+        shown = [name for name in self.columns.names() if name not in ALWAYS]
+        rest = [name for name in self.base_columns if name not in (*ALWAYS, *shown)]
+        labels = {name: _label(name, column) for name, column in self.base_columns.items()}
+        labels |= {name: str(self.columns[name].header) for name in self.metrics}
+        return [(name, labels[name], name in shown) for name in (*shown, *rest)]
+
+    @property
+    def recorded(self) -> list[str]:
+        """Metrics that runs of this page have."""
+        return sorted({name for row in self.paginated_rows for name in row.record.latest})
+
+    @cached_property
+    def sparklines(self) -> dict[tuple[int, str], list[float]]:
+        """Curves of the added metrics of this page's runs."""
+        names = [name.removeprefix(METRIC) for name in self.metrics]
+        return sparklines([row.record.pk for row in self.paginated_rows], names)
 
     def render_kind(self, record: Run) -> str:
         return record.get_kind_display()

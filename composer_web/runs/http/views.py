@@ -55,7 +55,8 @@ def run_list(request: PageRequest) -> HttpResponse:
         "live": "runs",
         "most": comparing.MAX_RUNS,
         "bulk_actions": [action for action in actions.ACTIONS if action.name != "start"],
-        "columns": [(name, label, name in table.columns.names()) for name, label in RunTable.offered()],
+        "columns": table.offered(),
+        "metrics": table.recorded,
         "query": query,
         "views": saved_views.views_for(request.user),
     }

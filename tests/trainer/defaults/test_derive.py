@@ -48,9 +48,10 @@ def test_a_small_real_model_gets_its_whole_context_and_every_number_has_a_reason
         (replace(KNOWN, engine_context=4096), 4096),
         (replace(KNOWN, kv_tokens=3000), 2816),
         (replace(KNOWN, trainer_bytes=8 << 30), 3072),
+        (replace(KNOWN, trainer_bytes=12 << 30, engine_bytes=4 << 30), 3072),
         (Facts(replace(SMOL, context=262_144)), 32_768),
     ],
-    ids=["model", "engine", "kv", "trainer", "default"],
+    ids=["model", "engine", "kv", "trainer", "beside the engine", "default"],
 )
 def test_the_tightest_limit_decides_the_context(facts: Facts, context: int) -> None:
     assert rl(facts).sampling.max_context_tokens == context

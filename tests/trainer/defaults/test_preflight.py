@@ -49,6 +49,15 @@ def test_a_model_larger_than_the_trainer_is_refused_and_adapters_may_fit() -> No
     assert problems(small, RLConfig(lora=LoraConfig(rank=8))) == []
 
 
+def test_trainer_and_engine_of_one_machine_must_fit_together() -> None:
+    both = replace(KNOWN, trainer_bytes=4 << 30, engine_bytes=3 << 30, model=replace(SMOL, shape=None))
+    (found,) = problems(both)
+    assert found.field == "policy" and "the inference engine beside it 3.0 GiB" in found.message
+    assert "kv_cache_mib" in found.message and found.fatal
+    assert problems(replace(both, engine_bytes=0)) == []
+    assert problems(both, MidtrainConfig()) == [], "mid-training needs no engine"
+
+
 def test_rows_beyond_the_rotary_embedding_are_refused() -> None:
     (found,) = problems(KNOWN, MidtrainConfig(seq_len=16_384))
     assert found.field == "stage.seq_len" and found.fatal

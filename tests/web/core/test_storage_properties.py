@@ -241,7 +241,7 @@ def test_a_group_that_is_too_large_to_store_is_dropped_at_once_with_its_verdicts
     assert (group.state, group.outcome, group.attempts) == ("dropped", Cause.TOO_LARGE, 1), (
         "played again, it is as large"
     )
-    assert "more than the 0 MiB that can be read back" in group.cause
+    assert "bytes are more than the 100 that can be read back" in group.cause
     verdicts = Rollout.objects.filter(group=group).order_by("sample").values_list("verdict", flat=True)
     assert list(verdicts) == ["failed", "passed"]
 

@@ -20,6 +20,7 @@ from composer_web.core.errors import UserError
 from composer_web.runs import labels, services
 from composer_web.runs import metrics as run_metrics
 from composer_web.runs.http import saved_views
+from composer_web.runs.http.tables import MAX_METRICS
 from composer_web.runs.models import Run, SavedView
 from composer_web.ui import saved_views as list_views
 from tests.web.cli.support import Cli, data
@@ -197,6 +198,28 @@ def test_columns_and_facets_follow_the_address(three: list[Run], people: dict[st
     assert 'href="?by=operator"' in everyone and 'href="?state=draft"' in everyone and 'href="?tag=a"' in everyone
     assert "third" not in operator.get("/runs/?tag=a").content.decode().partition("<main")[2]
     assert "small" in operator.get("/runs/?q=remember").content.decode()
+
+
+def test_any_metric_is_a_column_with_a_curve_and_columns_keep_their_order(
+    three: list[Run], people: dict[str, User]
+) -> None:
+    for step in range(100):
+        run_metrics.record(run=three[0], step=step, values={"policy/entropy": 1.0 - step / 100})
+    Run.objects.filter(pk=three[0].pk).update(step=99)
+    run_metrics.record(run=three[1], step=0, values={"policy/entropy": 7.5})
+    viewer = visitor(people["viewer"])
+    address = "/runs/?cols=seed,metric:policy/entropy,state&sort=-metric:policy/entropy"
+    html = viewer.get(address).content.decode()
+    head = html.partition("<thead>")[2].partition("</thead>")[0]
+    assert head.index(">Seed<") < head.index("ntropy<") < head.index(">State<")
+    assert html.count('class="spark"') == 1, "a curve has two points at least"
+    assert "policy/entropy from 0.985 to 0.02" in html, html[html.index('aria-label="policy/entropy') :][:120]
+    assert '<option\n          value="policy/entropy">' in html
+    second, small, third = (html.index(f">{three[n].name}</a>") for n in (1, 0, 2))
+    assert second < small < third, "those without a value are last"
+    many = ",".join(f"metric:m{n}" for n in range(20))
+    assert viewer.get(f"/runs/?cols={many}").content.decode().count("<th ") <= 2 + MAX_METRICS
+    assert 'value="metric:m3" checked' in viewer.get(f"/runs/?cols={many}").content.decode()
 
 
 def test_the_best_runs_are_found_by_their_metrics(three: list[Run], people: dict[str, User], bearer: Bearer) -> None:
