@@ -61,9 +61,11 @@ def product(product: Product, django_db_blocker: pytest.FixtureRequest) -> Produ
     return product
 
 
-def test_every_page(chrome: Browser, product: Product, db: None) -> None:
-    """One visit of each page serves all of it, in both themes: `audit.js` at two widths, the width on the largest screen,
-    and axe."""
+@pytest.mark.parametrize("thorough", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_page(chrome: Browser, product: Product, db: None, thorough: bool) -> None:
+    """One visit of each page serves all of it: `audit.js` and axe; thoroughly in both themes, at two widths, and with the
+    width on the largest screen."""
+    themes, sizes = (("light", "dark"), SIZES) if thorough else (("light",), {"wide": SIZES["wide"]})
     context = chrome.new_context(color_scheme="light", reduced_motion="reduce")
     context.set_default_timeout(PATIENCE_MS)
     page, problems = watch(context)
@@ -87,9 +89,9 @@ def test_every_page(chrome: Browser, product: Product, db: None) -> None:
         problems.clear()
         page.emulate_media(color_scheme="light")
         page.goto(product.url + path)
-        for theme in ("light", "dark"):
+        for theme in themes:
             page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-            for size, (width, height) in SIZES.items():
+            for size, (width, height) in sizes.items():
                 page.set_viewport_size({"width": width, "height": height})
                 settle(page)
                 found = page.evaluate(AUDIT)
@@ -97,9 +99,10 @@ def test_every_page(chrome: Browser, product: Product, db: None) -> None:
                 problems.clear()
                 if found:
                     wrong[f"{name}, {theme}, {size}"] = found
-        page.set_viewport_size({"width": LARGEST[0], "height": LARGEST[1]})
-        if found := page.evaluate(FILLS):
-            wrong[f"{name}, largest"] = found
+        if thorough:
+            page.set_viewport_size({"width": LARGEST[0], "height": LARGEST[1]})
+            if found := page.evaluate(FILLS):
+                wrong[f"{name}, largest"] = found
         page.set_viewport_size({"width": 1280, "height": 800})
         if found := judge(page):
             wrong[f"{name}, axe"] = found
@@ -163,6 +166,7 @@ def engines(run: Run) -> ServerHealth:
     )
 
 
+@pytest.mark.slow
 def test_engines_of_every_standing(
     chrome: Browser, product: Product, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +193,7 @@ def test_engines_of_every_standing(
     assert not wrong, "\n".join(f"{place}:\n  " + "\n  ".join(found) for place, found in wrong.items())
 
 
+@pytest.mark.slow
 def test_api_documentation_can_be_tried(chrome: Browser, product: Product, db: None) -> None:
     context = chrome.new_context()
     context.set_default_timeout(PATIENCE_MS)

@@ -61,6 +61,7 @@ def look(page: Page) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_stored_script_runs(chrome: Browser, product: Product, db: None) -> None:
     with transaction.atomic():
         assert len(poison()) > 15

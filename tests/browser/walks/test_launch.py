@@ -110,6 +110,7 @@ def test_views_columns_tags_and_archive(operator: Page, product: Product) -> Non
     expect(page.locator("#run-labels")).to_contain_text("Not before Monday")
 
 
+@pytest.mark.slow
 def test_events_are_on_the_axis(operator: Page, product: Product) -> None:
     page = operator
     page.goto(f"{product.url}/runs/{product.world.run.pk}/charts/")

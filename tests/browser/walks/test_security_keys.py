@@ -32,6 +32,7 @@ def confirm_password(page: Page) -> None:
     page.click("button:has-text('Confirm')")
 
 
+@pytest.mark.slow
 def test_register_log_in_and_remove(page: Page, product: Product) -> None:
     url = product.url.replace("127.0.0.1", "localhost")  # no browser has keys at a number
     virtual_key(page)

@@ -129,6 +129,7 @@ WATCH = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_two_thousand_turns_of_fifty_megabytes_scroll(operator: Page, product: Product) -> None:
     page = operator
     page.set_viewport_size({"width": 1440, "height": 900})  # wide enough for the outline

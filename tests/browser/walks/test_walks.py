@@ -230,6 +230,7 @@ def test_who_has_too_many_pages_open_reads_what_to_do(
     expect(badge).to_have_attribute("title", "")
 
 
+@pytest.mark.slow
 def test_charts_axes_and_zoom_live_in_the_address(operator: Page, product: Product) -> None:
     page, path = operator, f"{product.url}/runs/{product.world.run.pk}/charts/"
     page.goto(path)
@@ -261,6 +262,7 @@ SMOOTHED = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_a_smoothed_curve_does_not_depend_on_the_zoom(operator: Page, product: Product) -> None:
     page, path = operator, f"{product.url}/runs/{product.world.other.pk}/charts/?smooth=0.9"
     first = page.locator("[data-chart]").first

@@ -75,6 +75,7 @@ def engineer(goals: object = {"goals": GOALS}, done: object = DONE) -> Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_what_the_recipes_cannot_install_a_policy_does(backend, environments):
     log: list[str] = []

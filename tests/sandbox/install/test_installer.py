@@ -72,6 +72,7 @@ def upstreams(registry: LocalRegistry) -> Upstreams:
     return Upstreams(python=(Upstream.of(registry.index),))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # some forty sandboxed Pythons: 15 s on a quiet machine
 async def test_a_checkout_becomes_an_environment_with_tasks(backend, environments, registry, upstreams):
     """src layout, a helper of the tests that nothing declares, options that this machine does not know, and a date cut

@@ -68,6 +68,7 @@ def midtrain(root: Path, policy_dir: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [rl, adapters, sft, midtrain], ids=lambda stage: stage.__name__)
 def test_a_checkpoint_of_another_policys_run_is_refused(stage: Callable[[Path, Path], None], tmp_path: Path) -> None:
     stage(tmp_path, foreign_policy(tmp_path / "narrow", hidden_size=64))

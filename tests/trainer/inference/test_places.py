@@ -159,6 +159,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_engines_of_a_machine_spread_over_its_gpus_until_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

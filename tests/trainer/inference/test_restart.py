@@ -14,6 +14,7 @@ from trainer.inference.contract import GenerateRequest, InferenceError
 from trainer.inference.embedded.serving.process import EmbeddedServer
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 async def test_kill_and_restart(tmp_path: Path) -> None:
     policy_dir = models.save(long_model(0), tmp_path / "policy")

@@ -129,6 +129,7 @@ def changed(answer: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_an_odd_answer_is_refused_in_words(people: dict[str, User]) -> None:
     owner = confirmed(visitor("viewer"))
     made = changed(SoftKey().register(options(owner, ADD)))

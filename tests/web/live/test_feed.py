@@ -109,6 +109,7 @@ happenings = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(happened=st.lists(happenings, min_size=1, max_size=14))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whoever_joins_whenever_holds_what_a_fresh_read_gives(draft: Run, happened: list[tuple[str, Any]]) -> None:

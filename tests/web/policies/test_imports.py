@@ -59,6 +59,7 @@ def test_from_the_page_to_a_policy(tmp_path: Path, people: dict[str, User]) -> N
     assert "tiny" not in part and "hx-get" not in part
 
 
+@pytest.mark.slow
 def test_the_api_tells_why_a_model_was_refused(tmp_path: Path, bearer, people: dict[str, User]) -> None:  # type: ignore[no-untyped-def]
     head = bearer("operator", "operate")
     wanted = {"name": "none", "path": str(tmp_path / "model.bin"), "renderer": "qwen3"}

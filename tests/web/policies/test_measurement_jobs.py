@@ -127,12 +127,14 @@ def test_corpora_by_name(checkout: Environment, tmp_path: Path, monkeypatch: pyt
     assert codebases.offered() == [("Environments", ["environment:add"]), ("Corpora", ["corpus:prepared"])]
 
 
+@pytest.mark.slow
 def test_an_environment_has_no_recent_lines(fresh: Policy, checkout: Environment) -> None:
     found = ended(asked(fresh, "environment:add"))
     assert (found.state, found.cause) == ("done", "") and found.measurement is not None
     assert (found.measurement.codebase, found.measurement.before) == ("add", "")
 
 
+@pytest.mark.slow
 def test_what_fails_later_ends_in_words(fresh: Policy, shop: str) -> None:
     found = ended(asked(fresh, shop, since="2027-01-01"))
     assert found.state == "failed" and "no commit since 2027-01-01" in found.cause
@@ -232,6 +234,7 @@ def test_somebody_stops_it(fresh: Policy, shop: str, people: dict[str, User], mo
     assert not Measurement.objects.exists()
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_whoever_asked(candidates: tuple[Path, Path], repository: Path) -> None:
     """No worker is there to kill it when the worker itself was killed."""
     ask = measure.Asked(
@@ -267,6 +270,7 @@ def test_rows_say_no_more_than_is_true(fresh: Policy, shop: str) -> None:
             MeasurementOrder.objects.filter(pk=order.pk).update(**changes)
 
 
+@pytest.mark.slow
 def test_a_project_has_some_at_a_time_and_keeps_its_figures(fresh: Policy, shop: str) -> None:
     for number in range(measurement_jobs.MAX_OPEN):
         asked(fresh, shop, window=32 + number)
@@ -284,6 +288,7 @@ def test_a_project_has_some_at_a_time_and_keeps_its_figures(fresh: Policy, shop:
         assert len(measured(fresh)) == 1
 
 
+@pytest.mark.slow
 def test_by_api_and_command_line(
     fresh: Policy, shop: str, cli: Cli, people: dict[str, User], bearer: Callable[..., dict[str, str]],
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

@@ -79,6 +79,7 @@ def read_wandb(folder: Path) -> list[tuple[str, int, float]]:
     return [(k, r["step"], v) for r in rows.values() for k, v in r.items() if k != "step" and not k.startswith("_")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tensorboard", "mlflow", "wandb"])
 def test_each_point_is_there_once_over_restarts(
     kind: str, running: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

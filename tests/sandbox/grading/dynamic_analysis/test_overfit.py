@@ -38,6 +38,7 @@ async def test_only_work_for_the_visible_tests_is_found(backend, environments, l
     assert rules == ((Rule.OBSERVED_SPECIAL_CASES.value,) if found else ())
 
 
+@pytest.mark.slow
 async def test_a_failed_grading_says_so(judge, ledger):
     """Both calls of the visible test are answered by name."""
     overrides = {

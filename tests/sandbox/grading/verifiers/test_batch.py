@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+import pytest
+
 from sandbox.grading.adapters.base import Order
 from sandbox.grading.verifiers.batch import Run, collect_all
 from sandbox.packages.build import BUILD_LIMITS
@@ -44,6 +46,7 @@ async def test_a_run_that_ends_early_or_never_is_its_own_affair(built, environme
     assert found[2] == (["passed", "passed"], True, False)
 
 
+@pytest.mark.slow
 async def test_what_pytest_already_loads_of_the_checkout_is_loaded_anew(built, environments, backend):
     wrong = PRODUCT.replace("return len(self.items)", "return 7")
     always = "import sysconfig; open(sysconfig.get_path('purelib') + '/zz.pth', 'w').write('import shelf\\n')"

@@ -176,6 +176,7 @@ _search()
 '''
 
 
+@pytest.mark.slow
 async def test_right_work_whose_reports_come_in_another_order_each_time_passes(judge, points, environments):
     tests = TESTS.replace("import Point", "import Point, corners", 1) + CORNERS
     verifier = points.verifier.model_copy(
@@ -193,6 +194,7 @@ async def test_right_work_whose_reports_come_in_another_order_each_time_passes(j
     assert [name.rpartition("::")[2] for name in pool.plan.unsteady] == ["test_corners"]
 
 
+@pytest.mark.slow
 async def test_work_that_agrees_with_canaries_where_nothing_else_is_asked_is_adaptive(judge, points, environments):
     """What it holds differs from run to run, so that nothing noted can be compared."""
     task = points.model_copy(update={"id": "unsteady", "gold": {"ledger/__init__.py": UNSTEADY}})
@@ -219,6 +221,7 @@ _beside()
 '''
 
 
+@pytest.mark.slow
 async def test_work_that_is_right_only_beside_an_assertion_is_adaptive(judge, points):
     report = await judge(left(WRONG + ONLY_BESIDE), points)
     assert report.outcome is Cause.ADAPTIVE, report

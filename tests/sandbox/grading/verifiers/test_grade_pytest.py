@@ -116,6 +116,7 @@ BESIDE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["prepend", "append"])
 async def test_tests_in_memory_find_the_modules_beside_them(judge, ledger, environments, mode):
     """Where pytest is told to search the folder of a test file, as it does unless it is told otherwise."""
@@ -143,6 +144,7 @@ HELPED_TESTS = (
 )
 
 
+@pytest.mark.slow
 async def test_helpers_that_hidden_tests_import_are_pristine(judge, ledger):
     """Without that, a helper that checks nothing passes every test, and no sibling can be made of a call of it."""
     path = "tests/test_helped.py"

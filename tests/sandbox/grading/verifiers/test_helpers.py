@@ -96,6 +96,7 @@ async def test_work_beside_a_helper_passes(judge, task):
     assert report.verdict is Verdict.PASSED, report.cases
 
 
+@pytest.mark.slow
 async def test_a_task_whose_own_work_lies_in_such_a_helper_is_refused(backend, environments, task):
     own = task.model_copy(update={"gold": {**task.gold, "ledger/testing.py": TESTING + "\nX = 1\n"}})
     report = await grade(backend=backend, environments=environments, task=own, patch=Patch())

@@ -119,6 +119,7 @@ def references(ledger):
     )
 
 
+@pytest.mark.slow
 async def test_objects_equal_to_each_of_several_candidates_earn_no_bits(judge, points, environments, backend):  # noqa: F811
     """They hold the same wrong values whatever is asked, and no canary is among their candidates: grading alone is fooled,
     so a task whose tests show every expectation is not admitted."""
@@ -146,6 +147,7 @@ async def test_references_and_data_of_the_tests_stay_outside(judge, references, 
     assert finds.verdict is Verdict.FAILED, finds
 
 
+@pytest.mark.slow
 async def test_data_that_the_product_reads_is_there(judge, references, environments):
     """A file that is an input as well stays on the disk."""
     tests = REFERENCES.replace('balance([("a", 300), ("b", 5000)])', 'balance([("a", len(GOLDEN.read_text()))])')

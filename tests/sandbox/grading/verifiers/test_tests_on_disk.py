@@ -72,6 +72,7 @@ async def test_a_search_finds_nothing_in_them(judge, reading, name):
     assert report.verdict is Verdict.FAILED, report
 
 
+@pytest.mark.slow
 async def test_a_search_of_what_stays_in_them_is_adaptive(judge, environments, points):
     task = on_disk(points, PATH, TESTS)
     right = await judge(from_files(task, task.gold), task)
@@ -85,6 +86,7 @@ async def test_a_search_of_what_stays_in_them_is_adaptive(judge, environments, p
     assert report.outcome in (Cause.ADAPTIVE, Cause.TESTS_FAILED), report
 
 
+@pytest.mark.slow
 async def test_tests_that_have_no_other_form_are_refused(backend, environments, ledger):
     """Hidden examples of a text file: pytest reads them from disk, with what they expect."""
     text = ">>> from ledger import balance\n>>> balance([('ann', 12)], start=8)\n20\n"

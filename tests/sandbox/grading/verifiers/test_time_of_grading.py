@@ -51,6 +51,7 @@ async def test_hidden_calls(judge, monkeypatch, name):
     assert report.seconds - usual.seconds < LIMIT + LATE, report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [HOLDS, SLOW], ids=["asleep", "slow in both runs"])
 async def test_a_suite_that_is_run_twice(judge, points, text):
     task = limited(points)

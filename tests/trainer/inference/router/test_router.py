@@ -297,6 +297,7 @@ async def test_an_engine_leaves_after_its_work_and_joins_again_while_requests_ru
     await asyncio.to_thread(fleet.serving, 2)
 
 
+@pytest.mark.slow
 async def test_borrowed_production_capacity_is_given_back_to_its_owners(fleet: Fleet, tmp_path: Path) -> None:
     policy_dir = models.save(long_model(1), tmp_path / "theirs")
     await asyncio.to_thread(fleet.replicas, fleet.engines[0])
