@@ -2,7 +2,9 @@
 // server computes for the range shown, so zooming in shows more, and no spike is ever sampled away. A panel draws one
 // run or lays several over each other.
 import { cursorAt, follow } from "./charts/cursor.js";
+import { grouped, groupsOf } from "./charts/groups.js";
 import { legend, values } from "./charts/legend.js";
+import { smoothed } from "./charts/smoothing.js";
 import { onChange, set, startView, view } from "./chartview.js";
 import { number } from "./format.js";
 import { AXIS, marksOf, markTraces } from "./marks.js";
@@ -59,6 +61,8 @@ class Panel {
     this.last = element.querySelector(".chart__last");
     this.series = JSON.parse(element.dataset.series);
     this.runs = JSON.parse(element.dataset.runs);
+    this.groups = groupsOf(this.runs);
+    this.drawnRuns = this.groups ?? this.runs; // what has a line of each series
     this.unit = element.dataset.unit ?? "";
     this.rightUnit = element.dataset.rightUnit ?? "";
     this.visible = false;
@@ -119,6 +123,10 @@ class Panel {
       const whole = range ? this.runs.map((run) => this.fetch(run, null)) : shown;
       this.marks = await marks;
       [this.data, this.whole] = await Promise.all([Promise.all(shown), Promise.all(whole)]);
+      if (this.groups) {
+        const keys = this.series.map((s) => s.key);
+        [this.data, this.whole] = [this.data, this.whole].map((data) => grouped(this.groups, data, keys));
+      }
       // What was fetched first is pushed a moment later: the same values are not drawn twice.
       const shows = JSON.stringify([view.x, range, this.marks, this.lines().map((line) => [line.run.id, line.series.key, line.rows])]);
       if (!this.drawn || shows !== this.shows) await inTurn(() => this.draw());
@@ -146,7 +154,7 @@ class Panel {
 
   // [{run, series, rows}] of all lines that have values.
   lines() {
-    return this.runs.flatMap((run, r) => this.series.map((series, s) => ({ run, r, series, s, rows: this.data[r][series.key] ?? [] }))).filter((l) => l.rows.length);
+    return this.drawnRuns.flatMap((run, r) => this.series.map((series, s) => ({ run, r, series, s, rows: this.data[r][series.key] ?? [] }))).filter((l) => l.rows.length);
   }
 
   async draw() {
@@ -207,7 +215,7 @@ class Panel {
     const rows = this.shownLines.map((line) => (x === null ? line.rows.at(-1) : line.rows[closest(line.rows, x)]));
     const texts = this.shownLines.map((line, index) => number(rows[index].last, this.unitOf(line)));
     if (this.key) values(this.key, texts);
-    const single = this.shownLines.length === 1 || this.runs.length === 1;
+    const single = this.shownLines.length === 1 || this.drawnRuns.length === 1;
     const mark = x === null ? null : this.marks?.find((one) => Math.abs(one.x - x) < this.spacing() / 2);
     const step = x === null ? "" : `step ${rows[0].step}`;
     this.last.textContent = [step, x === null && view.range ? "" : single ? texts[0] : "", mark?.text ?? ""].filter(Boolean).join(" · ");
@@ -235,7 +243,7 @@ class Panel {
 
   // The number of a line's colour: its run's where several are shown, else its series'.
   number({ r, s }) {
-    return ((this.runs.length > 1 ? r : s) % 6) + 1;
+    return ((this.drawnRuns.length > 1 ? r : s) % 6) + 1;
   }
 
   unitOf({ series }) {
@@ -244,14 +252,14 @@ class Panel {
 
   // What a line is called: its series, its run, or both where both vary. An arrow points to the axis at the right.
   name({ run, series }) {
-    if (this.runs.length === 1) return series.right ? `${series.label} →` : series.label;
+    if (this.drawnRuns.length === 1 && !this.groups) return series.right ? `${series.label} →` : series.label;
     return this.series.length === 1 ? run.name : `${run.name}, ${series.label}`;
   }
 
   traces(shown, place) {
     const { run, r, series, s, rows } = shown;
     const x = rows.map((row) => row.x / place.unit);
-    const overlay = this.runs.length > 1;
+    const overlay = this.drawnRuns.length > 1;
     const stroke = colour(`--series-${this.number(shown)}`);
     const band = stroke.replace("rgb(", "rgba(").replace(")", ", 0.16)");
     const weight = this.element.dataset.markers ? 0 : Number(view.smooth); // single points far apart stay what they are
@@ -336,26 +344,6 @@ function closest(rows, x) {
     else high = middle;
   }
   return low > 0 && x - rows[low - 1].x <= rows[low].x - x ? low - 1 : low;
-}
-
-// Exponential moving average over the whole series of buckets, debiased, so that the start is not pulled to zero. The weight
-// is of a bucket of the whole series: what is zoomed goes on from what came before it and keeps its curve.
-function smoothed(rows, whole, weight) {
-  if (!weight) return rows.map((row) => row.last);
-  if (!whole.length) return smoothed(rows, rows, weight);
-  const spacing = (whole.at(-1).x - whole[0].x) / (whole.length - 1) || 1;
-  let sum = 0;
-  let mass = 0;
-  let at = whole[0].x - spacing;
-  const take = ({ x, last }) => {
-    const kept = weight ** (Math.max(0, x - at) / spacing);
-    sum = kept * sum + (1 - kept) * last;
-    mass = kept * mass + (1 - kept);
-    at = x;
-    return sum / mass;
-  };
-  for (const row of whole) if (row.x < rows[0].x) take(row);
-  return rows.map(take);
 }
 
 function redraw() {

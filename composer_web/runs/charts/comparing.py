@@ -14,6 +14,8 @@ from trainer.config import RLConfig
 
 MAX_RUNS = 6
 """Equals the number of colours."""
+MAX_GROUPED = 24
+"""Runs of which groups are drawn."""
 
 OUTCOMES = (
     "reward/mean",
@@ -29,6 +31,12 @@ OUTCOMES = (
     "speed/generate_tokens",
     "speed/train_tokens",
 )
+
+
+ALL = "all"
+"""Group of every run."""
+NOT_GROUPS = frozenset({"name", "seed"})
+"""Settings that differ from run to run."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,20 @@ def differences(configs: Iterable[Mapping[str, Any]], *, everything: bool = Fals
         for path, values in rows.items()
         if (differs := any(value != values[0] for value in values)) or everything
     ]
+
+
+def group_choices(runs: Sequence[Run]) -> list[str]:
+    """Settings by which the runs fall into groups that fit one chart."""
+    rows = [row for row in differences(run.config for run in runs) if row.label not in NOT_GROUPS]
+    return [ALL, *(row.label for row in rows if len(set(row.values)) <= MAX_RUNS)]
+
+
+def groups(runs: Sequence[Run], by: str) -> list[str]:
+    """The group of each run: its value of the setting `by`. Empty names for a setting in which they do not differ."""
+    if by == ALL:
+        return ["all runs"] * len(runs)
+    row = next((row for row in differences(run.config for run in runs) if row.label == by), None)
+    return [""] * len(runs) if row is None else [f"{row.key} = {value}" for value in row.values]
 
 
 def _shown(value: Any) -> str:

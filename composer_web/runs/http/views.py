@@ -53,7 +53,7 @@ def run_list(request: PageRequest) -> HttpResponse:
         "table": table,
         "filter": found,
         "live": "runs",
-        "most": comparing.MAX_RUNS,
+        "most": comparing.MAX_GROUPED,
         "bulk_actions": [action for action in actions.ACTIONS if action.name != "start"],
         "columns": table.offered(),
         "metrics": table.recorded,
@@ -149,16 +149,21 @@ def run_further(request: PageRequest) -> HttpResponse:
 
 def _asked(request: PageRequest) -> list[Run]:
     """`?run=3&run=5`, in that order; what there is not is left out."""
-    asked = row_ids(request.GET.getlist("run"))
-    found = selectors.whole_runs().in_bulk(asked[: comparing.MAX_RUNS])
+    asked = row_ids(request.GET.getlist("run"))[: comparing.MAX_GROUPED]
+    found = selectors.whole_runs().in_bulk(asked)
     return [found[pk] for pk in asked if pk in found]
 
 
 @require_safe
 @page()
 def run_compare(request: PageRequest) -> HttpResponse:
-    """Up to six runs (`?run=3&run=5`) over each other."""
+    """Runs (`?run=3&run=5`) over each other. `?group=` a setting draws the mean and the band of the runs with each of its
+    values; more than six runs are always grouped."""
     runs = _asked(request)
+    choices = comparing.group_choices(runs)
+    group = request.GET.get("group", "")
+    if group not in choices:
+        group = comparing.ALL if len(runs) > comparing.MAX_RUNS else ""
     for run in runs:
         rest = request.GET.copy()
         rest.setlist("run", [str(other.pk) for other in runs if other is not run])
@@ -169,12 +174,14 @@ def run_compare(request: PageRequest) -> HttpResponse:
         "runs": runs,
         "wanted": request.GET.get("q", ""),
         "others": _others(request, runs),
-        "most": comparing.MAX_RUNS,
+        "most": comparing.MAX_GROUPED,
+        "group": group,
+        "group_choices": choices if len(runs) > 1 else [],
         "outcomes": comparing.outcomes(runs),
         "differences": comparing.differences((run.config for run in runs), everything=everything),
         "everything": everything,
         "panels": panels.overlaid(kinds),
-        **charts(runs),
+        **charts(runs, comparing.groups(runs, group) if group else ()),
     }
     return show(request, "runs/compare.html", context)
 

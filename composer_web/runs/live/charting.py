@@ -22,13 +22,13 @@ def further(runs: Sequence[Run]) -> list[panels.Panel]:
     return panels.further(shown, kinds, {name for run in runs for name in metrics.names(run)})
 
 
-def charts(runs: Sequence[Run]) -> dict[str, Any]:
-    """Context of a page of charts: URLs of values and events, and the number of further panels."""
+def charts(runs: Sequence[Run], groups: Sequence[str] = ()) -> dict[str, Any]:
+    """Context of a page of charts: URLs of values and events, and the number of further panels. `groups`: of each run."""
     asked = urlencode([("run", run.pk) for run in runs])
-    return {**places(runs), "further_count": len(further(runs)), "further_url": f"{reverse('runs:further')}?{asked}"}
+    return {**places(runs, groups), "further_count": len(further(runs)), "further_url": f"{reverse('runs:further')}?{asked}"}
 
 
-def places(runs: Sequence[Run]) -> dict[str, Any]:
+def places(runs: Sequence[Run], groups: Sequence[str] = ()) -> dict[str, Any]:
     """URLs of each run's values and events. Several runs share each panel."""
     found = [
         {
@@ -38,8 +38,9 @@ def places(runs: Sequence[Run]) -> dict[str, Any]:
             "marks": reverse("runs:marks", args=[run.pk]),
             # The list that a press on a step of a chart opens; only rollouts of an RL run are trained in steps.
             "rollouts": reverse("rollouts:of-run", args=[run.pk]) if run.kind == "rl" else "",
+            "group": group,
         }
-        for run in runs
+        for run, group in zip(runs, groups or [""] * len(runs), strict=True)
     ]
     return {
         "chart_runs": json.dumps(found),

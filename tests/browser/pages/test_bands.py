@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from composer_web.runs import metrics
+from composer_web.runs.models import Metric
 from tests.browser.conftest import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -27,3 +28,31 @@ def test_a_long_series_has_its_band(operator: Page, product: Product) -> None:
     drawn = page.evaluate(DRAWN)
     assert len(drawn["low"]) == len(drawn["high"]) < STEPS / 4, "buckets, not points"
     assert set(drawn["low"]) == {0.25} and set(drawn["high"]) == {0.75}
+
+
+NAMES = """() => {
+  const plot = document.querySelector("[data-chart] .js-plotly-plot");
+  return (plot?.data ?? []).map(({ name, y }) => y?.length && name).filter(Boolean);
+}"""
+MEAN = """() => {
+  const plot = document.querySelector("[data-chart] .js-plotly-plot");
+  const [low, high, mean] = plot?.data ?? [];
+  return mean?.y && { low: [...low.y], high: [...high.y], mean: [...mean.y], name: mean.name };
+}"""
+
+
+def test_a_group_of_runs_is_its_mean_in_the_band_of_its_runs(operator: Page, product: Product) -> None:
+    page, runs = operator, (product.world.run, product.world.other)
+    Metric.objects.filter(run__in=runs, key__name="reward/mean").delete()
+    for run, value in zip(runs, (0.2, 0.8), strict=True):
+        metrics.record_many(run=run, rows=[(step, "reward/mean", value) for step in range(1, 61)])
+    page.goto(f"{product.url}/runs/compare/?{'&'.join(f'run={run.pk}' for run in runs)}&group=all")
+    page.wait_for_function(f"() => ({MEAN})() !== undefined")
+    drawn = page.evaluate(MEAN)
+    assert drawn["name"].startswith("all runs (2)")
+    assert set(drawn["low"]) == {0.2} and set(drawn["high"]) == {0.8}
+    assert all(abs(value - 0.5) < 1e-9 for value in drawn["mean"])
+    page.get_by_label("Group by").select_option("")
+    page.wait_for_url("**group=")
+    page.wait_for_function(f"() => ({NAMES})().some((name) => !name.startsWith('all runs'))")
+    assert {name.partition(",")[0] for name in page.evaluate(NAMES)} == {run.name for run in runs}

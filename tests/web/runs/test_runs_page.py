@@ -333,6 +333,25 @@ def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client)
     assert every.count('<td class="text-warn">') == 2 * 4  # name, seed, group size and clip norm of both
 
 
+def test_runs_are_grouped_by_a_setting_and_many_always(draft: Run, pages: Client) -> None:
+    runs = [draft]
+    for seed in (1, 2):
+        for steps in (2, 3):
+            stage = SMALL.model_copy(update={"steps": steps})
+            runs.append(services.create_run(config=RunConfig(name=f"{steps} steps {seed}", seed=seed, stage=stage)))
+    path = f"/runs/compare/?{'&'.join(f'run={run.pk}' for run in runs)}"
+    html = pages.get(path).content.decode()
+    assert '<option value="stage.steps"' in html and '<option value="seed"' not in html and "swatch--1" in html
+    assert "steps = 3" not in html
+    html = pages.get(f"{path}&group=stage.steps").content.decode()
+    assert "&quot;group&quot;: &quot;steps = 3&quot;" in html
+    assert "swatch--1" not in html
+    assert "steps = 3" not in pages.get(f"{path}&group=nonsense").content.decode()
+    more = [services.create_run(config=RunConfig(name=f"more {n}", stage=SMALL)) for n in range(3)]
+    many = pages.get(path + "".join(f"&run={run.pk}" for run in more)).content.decode()
+    assert "all runs" in many and "more 2" in many and "no group" not in many
+
+
 def test_any_run_is_found_to_compare_with_by_typing(draft: Run, pages: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     old = services.create_run(config=RunConfig(name="the old one", stage=SMALL))
     made = [services.create_run(config=RunConfig(name=f"newer {n}", stage=SMALL)) for n in range(3)]
