@@ -25,7 +25,11 @@ def further(runs: Sequence[Run]) -> list[panels.Panel]:
 def charts(runs: Sequence[Run], groups: Sequence[str] = ()) -> dict[str, Any]:
     """Context of a page of charts: URLs of values and events, and the number of further panels. `groups`: of each run."""
     asked = urlencode([("run", run.pk) for run in runs])
-    return {**places(runs, groups), "further_count": len(further(runs)), "further_url": f"{reverse('runs:further')}?{asked}"}
+    return {
+        **places(runs, groups),
+        "further_count": len(further(runs)),
+        "further_url": f"{reverse('runs:further')}?{asked}",
+    }
 
 
 def places(runs: Sequence[Run], groups: Sequence[str] = ()) -> dict[str, Any]:
