@@ -12,7 +12,7 @@ from types import FrameType
 from opencomposer import ApiError, Client
 from opencomposer.errors import ClientError
 from scripts.stack.errors import StackError
-from scripts.study import product, report
+from scripts.study import product, report, seeds
 from scripts.study.errors import StudyError
 from scripts.study.plan import PLANS, Plan
 from scripts.study.progress import Progress
@@ -80,7 +80,10 @@ def run(client: Client, plan: Plan, state: StateFile, folder: Path) -> report.Re
         state.end(step.name, made[step.name], time.monotonic() - began)
         progress.end(step.name, state.state.done[step.name].seconds)
     found = report.build(study, state.state)
-    for path in report.write(found, folder):
+    written = report.write(found, folder)
+    if (table := seeds.write(folder, plan.size)) is not None:
+        written.append(table)
+    for path in written:
         print(f"study: wrote {path}", file=sys.stderr)
     return found
 

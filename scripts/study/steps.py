@@ -9,6 +9,7 @@ from typing import Any
 
 from scripts.study import demonstrations, evaluations, model, runs, tasks
 from scripts.study.errors import StudyError
+from scripts.study.expert import repair
 from scripts.study.plan import Plan
 from scripts.study.requests import Job
 from scripts.study.study import Made, Study
@@ -97,6 +98,8 @@ def held_out(study: Study) -> Made:
 def training(study: Study, suite: str, count: int) -> Made:
     """Procedural tasks of the seed's own, with all training tasks of packages."""
     of_packages = tasks.bundles(study.requests, study.suite("packages-train"))
+    if suite == "demonstrations" and not study.teacher:
+        of_packages = [task for task in of_packages if repair.fixes(task)]
     return _posted(study, suite, "train", [*tasks.procedural(suite, "train", count, study.seed), *of_packages])
 
 

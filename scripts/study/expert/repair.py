@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 import re
 from collections.abc import Sequence
@@ -18,8 +17,12 @@ SWAPS = (
     ("==", "!="), ("<=", "<"), (">=", ">"), ("<", "<="), (">", ">="), ("+", "-"), ("+", "*"),
     ("-", "+"), ("-", "*"), ("*", "+"), ("//", "%"), ("%", "//"),
     (" and ", " or "), (" or ", " and "), ("True", "False"), ("False", "True"), (" not ", " "),
-    (" is None", " is not None"), ("0", "1"), ("1", "0"), ("if ", "if not "),
+    (" is None", " is not None"), ("0", "1"), ("1", "0"), ("if ", "if not "), ("return None", "return 0"),
+    ("return ", "return not "),
 )  # fmt: skip
+ARGUMENTS = re.compile(r"\b(\w+), (\w+)\b")
+MAX_LINES = 60
+"""Lines of the longest edit that is demonstrated."""
 DEFINITION = re.compile(r"\s*(?:async\s+)?(?:def|class)\s+(\w+)")
 
 
@@ -35,35 +38,38 @@ class Edit:
 
 
 def fixes(task: TaskSpec) -> list[Edit]:
-    """The oracle's patch as edits of the files that the policy gets. Empty: the bundle does not hold them."""
+    """The oracle's patch as one edit for each file that the policy gets. Empty: no edit can make it."""
     before = task.environment.overrides if isinstance(task.environment, BuiltEnvironment) else task.environment.files
-    return [edit for path, text in task.gold.items() if path in before for edit in _edits(path, before[path], text)]
+    found = [_edit(path, before.get(path, ""), text) for path, text in task.gold.items() if before.get(path) != text]
+    return [edit for edit in found if edit is not None] if None not in found else []
 
 
-def _edits(path: str, before: str, after: str) -> list[Edit]:
+def _edit(path: str, before: str, after: str) -> Edit | None:
+    """Replace everything from the first to the last changed line, with lines around it until the text occurs once."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    found = []
-    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            continue
-        up = down = 0
-        while not (text := "".join(old[i - up : j + down])) or before.count(text) != 1:
-            grown = up + down
-            up, down = up + (i > up), down + (j + down < len(old))
-            if up + down == grown:
-                return []
-        lead, tail = "".join(old[i - up : i]), "".join(old[j : j + down])
-        found.append(Edit(path, i + 1, lead + "".join(old[i:j]) + tail, lead + "".join(new[k:m]) + tail))
-    return found
+    top = _common(old, new)
+    bottom = _common(old[top:][::-1], new[top:][::-1])
+    up = down = 0
+    while not (text := "".join(old[top - up : len(old) - bottom + down])) or before.count(text) != 1:
+        grown = up + down
+        up, down = min(up + 1, top), min(down + 1, bottom)
+        if up + down == grown:
+            return None
+    if text.count("\n") > MAX_LINES:
+        return None
+    return Edit(path, top + 1, text, "".join(new[top - up : len(new) - bottom + down]))
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Lines that both begin with."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def guess(edit: Edit, rng: random.Random) -> Edit | None:
     """Another change of the same lines, which is not the fix. None: nothing in them can be swapped."""
-    options = [
-        made
-        for word, other in SWAPS
-        if word in edit.old and (made := edit.old.replace(word, other, 1)) not in (edit.old, edit.new)
-    ]
+    made = [edit.old.replace(word, other, 1) for word, other in SWAPS if word in edit.old]
+    made.append(ARGUMENTS.sub(r"\2, \1", edit.old, count=1))
+    options = [text for text in made if text not in (edit.old, edit.new)]
     return Edit(edit.path, edit.line, edit.old, rng.choice(options)) if options else None
 
 
@@ -79,7 +85,7 @@ def script(task: TaskSpec, expert: Expert) -> Script:
     """Search for the function, read around the bug, edit, finish. Raises ValueError for a task without a known patch."""
     edits = fixes(task)
     if not edits:
-        raise ValueError(f"the bundle of {task.id} does not hold the files that its oracle changes")
+        raise ValueError(f"no edit makes the oracle's patch of {task.id}")
     rng = expert.rng(task.id)
     right = rng.random() < expert.accuracy
     chosen = edits if right else [made for edit in edits[:1] if (made := guess(edit, rng)) is not None]

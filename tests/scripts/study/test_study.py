@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from scripts.study import figure, report
+from scripts.study import figure, report, seeds
 from scripts.study.errors import StudyError
 from scripts.study.model import GGUF, TEMPLATE, extract, gguf
 from scripts.study.plan import PLANS
@@ -147,6 +147,23 @@ def test_the_report_is_a_table_a_figure_and_one_line(tmp_path: Path) -> None:
     assert line["metrics"]["rl_gain_low"] == 0.1
     assert line["metrics"]["pass1_held_out_after_rl"] == 0.5
     assert line["goals"]["rl_gain"] == [">=", 0.15]
+
+
+def test_several_seeds_become_one_table(tmp_path: Path) -> None:
+    first = made()
+    report.write(first, tmp_path)
+    assert seeds.write(tmp_path, "smoke") is None
+    table = {suite: dict(row) for suite, row in first.table.items()}
+    table["held-out"]["after RL"] = cell(0.7)
+    second = first.model_copy(update={"seed": 1, "rl_gain": 0.1, "rl_gain_interval": (-0.1, 0.3), "table": table})
+    report.write(second, tmp_path)
+    path = seeds.write(tmp_path, "smoke")
+    assert path is not None
+    text = path.read_text()
+    assert "| Procedural, held out | after RL | 60.0% | 50.0% to 70.0% |" in text
+    assert "| New packages | after RL | none | none |" in text
+    assert "+20.0%, mean over seeds" in text
+    assert "| 1 | +10.0% | -10.0% to +30.0% |" in text
 
 
 def test_the_figure_has_a_bar_for_each_score() -> None:
