@@ -72,7 +72,7 @@ SLUGIFY = Package(name="python-slugify", version="8.0.4")
 PLANS: dict[Size, Plan] = {
     "smoke": Plan(
         size="smoke",
-        train_packages=(INFLECTION, PARSE, TOOLZ),
+        train_packages=(INFLECTION, PARSE),
         new_packages=(CACHETOOLS, SORTEDCONTAINERS),
         tasks_per_package=1,
         demonstrations=32,

@@ -33,7 +33,7 @@ class Job(Answer):
 
     @property
     def reason(self) -> str:
-        return self.failure or self.cause or self.why or "it gives no reason"
+        return self.failure or self.cause or self.why or "no reason is recorded"
 
 
 J = TypeVar("J", bound=Job)

@@ -76,8 +76,8 @@ def mutations(
     requests: Requests, *, name: str, purpose: Purpose, packages: Sequence[str], count: int, seed: int = 0
 ) -> Suite:
     """The suite of this name, generated and checked unless it is there."""
+    job = _generation(requests, name)  # first: one that ends now leaves the suite
     if requests.found(Suite, "/suites/{name}", name=name) is None:
-        job = _generation(requests, name)
         if job is None:
             wanted = {"name": name, "purpose": purpose, "packages": list(packages), "generators": ["mutation"]}
             body = {**wanted, "count": count, "seed": seed}
