@@ -36,7 +36,7 @@ def markdown(found: Sequence[Report]) -> str:
     ]
     for suite in SUITES:
         for phase in PHASES:
-            scores = [cell.pass1 for report in found if (cell := report.table[suite][phase]).pass1 is not None]
+            scores = [score for report in found if (score := report.table[suite][phase].pass1) is not None]
             row = f"{fmean(scores):.1%} | {min(scores):.1%} to {max(scores):.1%}" if scores else "none | none"
             lines.append(f"| {TITLES[suite]} | {phase} | {row} |")
     gains = fmean(report.rl_gain for report in found)
