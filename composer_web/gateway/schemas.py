@@ -58,7 +58,8 @@ class SessionOut(Schema):
 
     @staticmethod
     def resolve_policy_tokens(session: Any) -> int:
-        return session.output_tokens
+        """`session` is a row, or what was made of one already."""
+        return int(session["output_tokens"] if isinstance(session, dict) else session.output_tokens)
 
 
 class PartOut(Schema):
