@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from trainer.model_import import RENDERERS
 from trainer.policy.rendering.chat import ChatRenderer, ChatTemplateError
 from trainer.policy.rendering.family import FAILS, FamilyRenderer
+from trainer.policy.rendering.reading import CALL
 from trainer.policy.rendering.template import TemplateRenderer
 from trainer.policy.rendering.toy import ToyRenderer
 
@@ -86,7 +87,8 @@ def _named(tokenizer: PreTrainedTokenizerBase, name: str) -> ChatRenderer:
 
 def _fitting(tokenizer: PreTrainedTokenizerBase) -> ChatRenderer:
     added = tokenizer.get_added_vocab()
-    if "<|end|>" in str(tokenizer.chat_template or "") and added.keys() >= TOY_TOKENS:
+    template = str(tokenizer.chat_template or "")
+    if added.keys() >= TOY_TOKENS and "<|end|>" in template and CALL not in template:  # the toy's calls are bare
         return ToyRenderer(tokenizer, "toy")
     if not tokenizer.chat_template:
         for name, token in WITHOUT_TEMPLATE.items():
