@@ -224,8 +224,9 @@ def test_who_has_too_many_pages_open_reads_what_to_do(
             page.clock.run_for(31_000)
         again.value.wait_for_event("close")
         expect(badge).to_have_text("not live: close other tabs")
-    with page.expect_websocket():
-        page.clock.run_for(91_000)
+    refused = len(asked)
+    while len(asked) == refused:  # the page may hear of the close after its clock was moved
+        page.clock.run_for(31_000)
     expect(badge).to_have_text("live")
     expect(badge).to_have_attribute("title", "")
 
