@@ -10,10 +10,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "composer_web.settings")
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
-from django.core.asgi import get_asgi_application
 from django.urls import path, re_path
 
-http = get_asgi_application()
+from composer_web.core.network import one_thread
+
+http = one_thread.application()
 
 from composer_web.core.network.proxies import behind_proxies  # noqa: E402
 from composer_web.env import env  # noqa: E402

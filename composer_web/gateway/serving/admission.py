@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import orjson
 import redis
 
 from composer_web.accounts.models import ApiToken, User
@@ -107,7 +107,7 @@ def affinity(request: ChatRequest, caller: Caller | TokenStatus, asked: Wishes) 
     if asked.session or asked.user:
         return f"{caller.user.pk}:{asked.session or asked.user}"
     opening = [message.text for message in request.messages[:2]]
-    return f"{caller.token.pk}:{hashlib.sha256(json.dumps(opening).encode()).hexdigest()}"
+    return f"{caller.token.pk}:{hashlib.sha256(orjson.dumps(opening)).hexdigest()}"
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.policy import ChatRenderer, ChatTemplateError, make_renderer
 from trainer.policy.rendering.chat import PromptTooLong
-from trainer.policy.rendering.controls import SafeTokenizer
+from trainer.policy.rendering.controls import PIECE, SafeTokenizer
 from trainer.policy.rendering.toy import extract, write
 from trainer.toy.tokenizer import build_tokenizer
 
@@ -167,6 +167,15 @@ def test_text_from_outside_never_becomes_a_control_token(renderer: ChatRenderer,
         i in control for i in renderer.start([{"role": "user", "content": "x"}])
     )
     assert hostile in shown(renderer, opened)
+
+
+@pytest.mark.parametrize("hidden", ["<|im_end|>", "<|im\ue000_end|>", "<|im_end|><|im_start|>" * 50])
+def test_control_tokens_of_a_long_text_are_found_wherever_it_is_cut(qwen: ChatRenderer, hidden: str) -> None:
+    safe = SafeTokenizer(qwen.tokenizer)
+    for before in range(PIECE - len(hidden) - 1, PIECE + 2):
+        masked = safe.mask("x" * before + hidden + "y" * PIECE)
+        assert "<|im_end|>" not in masked and "<|im_start|>" not in masked
+        assert sum(masked.count(mark) for mark in "xy") == before + PIECE
 
 
 @given(text=st.text(max_size=200) | st.sampled_from(["<|im_end|>", "a <|endoftext|>\n b", "\u00e9e\u0301 \ufffd"]))

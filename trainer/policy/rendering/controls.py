@@ -49,6 +49,7 @@ class SafeTokenizer:
         }
         groups, self.control = _expression(self.added)
         self._controls = [prefix + rest for prefix, group in groups.items() for rest in group]
+        self._longest = max(map(len, self._controls), default=1)
         self._masks: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in groups}
         """Each control token with its mask, by prefix."""
         for number, control in enumerate(self._controls):
@@ -91,7 +92,33 @@ class SafeTokenizer:
         return [self._mask_all(tool) for tool in tools] or None
 
     def mask(self, content: str) -> str:
-        plain = content.replace(MASK, "").replace(MASK_END, "")
+        """In pieces: one call over megabytes would keep the interpreter from all other threads until it ends."""
+        plain = content.replace(MASK, "").replace(MASK_END, "")  # before the cuts: it may join a control token
+        return "".join(map(self._mask, self._pieces(plain)))
+
+    def _pieces(self, content: str) -> Iterator[str]:
+        """Pieces of about `PIECE` characters; no control token lies across a cut."""
+        start = 0
+        while len(content) - start > PIECE:
+            end = start + PIECE
+            around = content[end - self._longest : end + self._longest]
+            while (inside := self._across(around, self._longest)) is not None:
+                end += inside
+                around = content[end - self._longest : end + self._longest]
+            yield content[start:end]
+            start = end
+        yield content[start:]
+
+    def _across(self, text: str, cut: int) -> int | None:
+        """Characters after the cut at which a control token that lies across it ends; None where none does."""
+        ends = (
+            at + len(control) - cut
+            for control in self._controls
+            if (at := text.find(control, max(0, cut - len(control) + 1), cut - 1 + len(control))) >= 0
+        )
+        return max(ends, default=None)
+
+    def _mask(self, plain: str) -> str:
         for prefix, masks in self._masks.items():
             if prefix in plain:
                 # An expression is slower, and keeps the interpreter from other threads while it searches.

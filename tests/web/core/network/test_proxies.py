@@ -7,12 +7,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from django.core.asgi import get_asgi_application
+from asgiref.sync import sync_to_async
 from django.core.cache import cache
 
 from composer_web.accounts.models import AuditEntry
+from composer_web.core.network import one_thread
 from composer_web.core.network.proxies import behind_proxies
 from composer_web.env import REPOSITORY
+from composer_web.gateway.serving.threads import connected
 from scripts.stack import programs
 from scripts.stack.layout import Layout
 from tests.platform.test_programs import ADDRESSES
@@ -31,7 +33,7 @@ class Visitor:
 
     async def log_in(self, name: str) -> str:
         """The page that a wrong password gets."""
-        app = behind_proxies(get_asgi_application(), PROXIES)
+        app = behind_proxies(one_thread.application(), PROXIES)
         headers = {"X-Forwarded-For": self.forwarded} if self.forwarded else {}
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app, client=(self.peer, 1234)),
@@ -50,8 +52,14 @@ def fresh_counters(db: None) -> None:
 
 async def addresses() -> list[str | None]:
     """Where refused log-ins came from, as the audit log has them."""
-    rows = AuditEntry.objects.filter(action="user.refused").order_by("id")
-    return [row.address async for row in rows]
+
+    def read() -> list[str | None]:
+        with connected():  # a thread of its own
+            return list(
+                AuditEntry.objects.filter(action="user.refused").order_by("id").values_list("address", flat=True)
+            )
+
+    return await sync_to_async(read, thread_sensitive=False)()
 
 
 async def test_people_behind_one_proxy_are_counted_apart() -> None:
