@@ -36,8 +36,7 @@ class RoutedExperts(_Wire):
     """Experts by position, MoE layer and rank in the choice, for consecutive tokens that the model read.
 
     The row of position t holds the choice made while token t was read, so it affects the tokens after t. The last token
-    of a sequence
-    was never read and has no row.
+    of a sequence was never read and has no row.
     """
 
     start: int = Field(ge=0)

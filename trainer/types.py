@@ -1,8 +1,7 @@
 """Types of rollouts: created in `episode.py`, stored, and trained on.
 
 Token arrays are plain lists so that every type serialises; the trainer converts them to tensors once. Text and JSON
-from
-policies, tests and judges are made storable on entry (`sandbox/storable.py`).
+from policies, tests and judges are made storable on entry (`sandbox/storable.py`).
 """
 
 from __future__ import annotations

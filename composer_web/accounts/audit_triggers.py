@@ -1,10 +1,8 @@
 """Before and after values of every audited change, captured by the database.
 
-A trigger on each table below records changes of the named columns in a transaction-local setting. The next audit
-entry of
-the transaction includes them. Services therefore cannot omit or misreport a change, and unaudited changes cost only
-the
-record. A `*` marks a secret: only the fact of its change is recorded.
+A trigger on each table below records changes of the named columns in a transaction-local setting. The next audit entry
+of the transaction includes them. Services therefore cannot omit or misreport a change, and unaudited changes cost only
+the record. A `*` marks a secret: only the fact of its change is recorded.
 """
 
 from __future__ import annotations

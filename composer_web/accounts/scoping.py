@@ -1,7 +1,6 @@
 """Rows that belong to a project: the column, the filtering manager, and the triggers.
 
-A root (a run, a suite) gets its project on creation and keeps it. A trigger gives every other row its parent's
-project,
+A root (a run, a suite) gets its project on creation and keeps it. A trigger gives every other row its parent's project,
 whatever the code sets. Managers are the only place that separates projects: they read `access.current()`.
 """
 

@@ -1,8 +1,7 @@
 """The inference server configured by OPENCOMPOSER_INFERENCE_ENGINE and OPENCOMPOSER_INFERENCE_URL.
 
 All engines share one contract (`trainer.inference.contract`). The embedded server answers directly; a router and the
-server
-in front of vLLM forward requests. Errors of this module name the relevant setting.
+server in front of vLLM forward requests. Errors of this module name the relevant setting.
 """
 
 from __future__ import annotations

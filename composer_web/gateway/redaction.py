@@ -1,10 +1,8 @@
 """Redaction before storage: secrets, e-mail addresses, and patterns configured by the installation.
 
 In texts, a match becomes `[redacted:kind]`. In tokens, each token that overlaps a match becomes a filler and is not
-trained
-on. The number of tokens stays the same, so every other token keeps its position and log-probability. The fillers
-change the
-context of later tokens; the learner's importance correction sees and bounds that change.
+trained on. The number of tokens stays the same, so every other token keeps its position and log-probability. The
+fillers change the context of later tokens; the learner's importance correction sees and bounds that change.
 """
 
 from __future__ import annotations

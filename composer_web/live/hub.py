@@ -1,8 +1,7 @@
 """Receives hints for one server process: a single subscription for all open pages.
 
 A burst on a topic becomes one message, written once for all sockets, at most every `INTERVAL` seconds. Feeds
-(`runs/live/feed.py`)
-hear each hint at once.
+(`runs/live/feed.py`) hear each hint at once.
 """
 
 from __future__ import annotations

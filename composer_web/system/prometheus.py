@@ -1,8 +1,7 @@
 """`/metrics` for Prometheus: the state of the installation, read at each scrape, and response times of this process.
 
-It requires a token of the scope `metrics`, which grants nothing else. Access by address would be unsafe: behind a
-proxy on
-the same machine, every client would appear to come from the loopback.
+It requires a token of the scope `metrics`, which grants nothing else. Access by address would be unsafe: behind a proxy
+on the same machine, every client would appear to come from the loopback.
 """
 
 from __future__ import annotations

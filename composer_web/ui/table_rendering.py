@@ -1,8 +1,6 @@
 """Renders the body of a table as HTML. Properties that are the same for every row of a column are computed once: the
-arguments
-of its `render`, its accessor, and its cells' class. `django_tables2` and its templates compute them per cell, which
-took
-most of the time of a list of 50 rows."""
+arguments of its `render`, its accessor, and its cells' class. `django_tables2` and its templates compute them per cell,
+which took most of the time of a list of 50 rows."""
 
 from __future__ import annotations
 

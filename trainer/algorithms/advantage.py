@@ -1,8 +1,7 @@
 """Group advantages: A_i = R_i - mean(R). No division by the standard deviation, no length normaliser.
 
 Dividing by the group's standard deviation would amplify groups with negligible differences (a length penalty of 0.01
-would
-count as much as a failed test). A length normaliser would favour long failures.
+would count as much as a failed test). A length normaliser would favour long failures.
 """
 
 from __future__ import annotations

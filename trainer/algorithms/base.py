@@ -1,10 +1,8 @@
 """Algorithm interface: maps a group's rewards to token advantages, and selects a default correction.
 
 Algorithms run where groups are formed, on the rollout side. The trainer receives per-token streams and knows no
-algorithm
-names. All losses have the form L = -(1/Z) Σ w·A·log π with constant Z. An algorithm with another normaliser expresses
-it as a
-factor on a rollout's tokens (`GroupShape`).
+algorithm names. All losses have the form L = -(1/Z) Σ w·A·log π with constant Z. An algorithm with another normaliser
+expresses it as a factor on a rollout's tokens (`GroupShape`).
 """
 
 from __future__ import annotations

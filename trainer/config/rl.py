@@ -104,8 +104,7 @@ class RLConfig(Part):
         """Seconds after which an attempt at a group is abandoned; `orchestrator.group_seconds` where it is set.
 
         Every legal attempt fits: the turns plus `after_turns` seconds for grading and reward, repeated `infra_retries`
-        times,
-        multiplied by `waves` where episodes wait that long for a sandbox, plus a minute or two to start.
+        times, multiplied by `waves` where episodes wait that long for a sandbox, plus a minute or two to start.
         """
         attempt = self.sampling.turns_seconds + after_turns
         return self.orchestrator.group_seconds or START_SECONDS + waves * (1 + self.infra_retries) * attempt

@@ -1,10 +1,8 @@
 """Batch balancing: assigns rows to micro-batches and ranks by true cost, which grows with the square of a row's length.
 
 Ranks that share weights synchronise in every layer of every micro-batch, so a round (one micro-batch on each rank)
-takes as
-long as its slowest member. Rows are cut into micro-batches of similar lengths, which keeps padding small. Micro-batches
-are
-ordered by cost and each round takes the next ones, so the members of a round have similar costs.
+takes as long as its slowest member. Rows are cut into micro-batches of similar lengths, which keeps padding small.
+Micro-batches are ordered by cost and each round takes the next ones, so the members of a round have similar costs.
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ def cost_of(config: Any) -> Cost:
     """Cost model from a Hugging Face configuration. A token costs about one multiplication per weight of its layer.
 
     Weights of a layer: 4·D² of attention and 3·D·F of the network (F: the active width, over k experts where there are
-    some).
-    Causal attention multiplies W·T / 2 twice per token, W the width of all heads.
+    some). Causal attention multiplies W·T / 2 twice per token, W the width of all heads.
     """
     width = int(config.hidden_size)
     heads = int(config.num_attention_heads)

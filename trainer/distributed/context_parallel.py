@@ -2,10 +2,8 @@
 
 A row is cut into 2·C chunks, and rank i holds chunks i and 2C−1−i, so that causal attention costs the same everywhere.
 Attention gathers keys and values over the ranks. Latent forms (DeepSeek's kv latents) are gathered before expansion:
-what the
-library passes to its cache is gathered. Gradients are summed back. The rest of the network works token by token.
-Documents
-that share a row never attend to each other.
+what the library passes to its cache is gathered. Gradients are summed back. The rest of the network works token by
+token. Documents that share a row never attend to each other.
 
 Shape suffixes: B rows, T padded length, H heads, D head width, N policy tokens; C context ranks.
 """
@@ -136,8 +134,7 @@ def decoded(model: PreTrainedModel, tokens_BT: Tensor, meshes: Meshes) -> Tensor
     """The decoder's last states [B, T, D] of whole rows; context ranks compute them together and each receives all.
 
     Call within the root's forward pass (`fsdp.py`). Where each of these ranks then computes the whole loss, divide its
-    gradients by
-    the number of ranks.
+    gradients by the number of ranks.
     """
     if meshes.config.cp == 1:
         return cast(Tensor, model.get_decoder()(input_ids=tokens_BT, use_cache=False).last_hidden_state)

@@ -1,8 +1,7 @@
 """Draft-head training with a sharded policy as the teacher: each rank has the head, and some of the sequences.
 
 The head's gradients are computed within the root's forward pass, while the vocabulary's weights are gathered. Nothing
-but the
-head is differentiated.
+but the head is differentiated.
 """
 
 from __future__ import annotations

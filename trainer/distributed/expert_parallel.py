@@ -1,10 +1,8 @@
 """Expert parallelism: each rank of a group holds some experts of every layer, and tokens travel to them and back.
 
 The library's mixture-of-experts classes call a pluggable function to compute their experts. The one here sends each
-token to
-the ranks of its experts (all-to-all), computes there with the library's grouped product, and sends the results back.
-Routers
-are unchanged, so replayed choices (`trainer/router_replay`) work like any others.
+token to the ranks of its experts (all-to-all), computes there with the library's grouped product, and sends the results
+back. Routers are unchanged, so replayed choices (`trainer/router_replay`) work like any others.
 
 Shape suffixes: N tokens, K experts a token, S = N·K pairs of token and expert, R pairs received, E experts, D width.
 """

@@ -1,8 +1,7 @@
 """Shards a policy over the ranks with FSDP2, layer by layer; experts use a mesh of their own.
 
 Gradients are summed over ranks, never averaged. The loss has a constant divisor over the whole batch, so the sum of the
-ranks'
-gradients is the gradient of one process.
+ranks' gradients is the gradient of one process.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ class Rooted(nn.Module):
     """Wrapper whose forward pass is any function of the policy; FSDP gathers the root's weights around it.
 
     Scoring calls parts of the policy (decoder, then the vocabulary projection at some positions only), which would
-    bypass the hooks
-    of the policy's own forward. The function returns tensors, a tuple or a dict of them.
+    bypass the hooks of the policy's own forward. The function returns tensors, a tuple or a dict of them.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:

@@ -6,8 +6,7 @@
     follow     later reads a published version into the same memory
 
 The library's loader also reads names of older checkpoints, quantized ones and more. Any folder that differs from what
-its class
-writes today goes to that loader, which reads it whole or reports the error.
+its class writes today goes to that loader, which reads it whole or reports the error.
 """
 
 from __future__ import annotations
@@ -104,8 +103,7 @@ def _sources(name: str, tensor: Tensor) -> list[Source]:
 @contextmanager
 def as_if_there(model: nn.Module) -> Iterator[None]:
     """Context for adding adapters to a model of `model_of`: peft places them on their base's device. Inside, each
-    tensor is one
-    number on the CPU, expanded to full shape, so adapters initialise as for a materialised base.
+    tensor is one number on the CPU, expanded to full shape, so adapters initialise as for a materialised base.
     """
     missing = [
         (module, name, parameter)

@@ -1,17 +1,13 @@
 """AdamW and Muon over sharded weights, with optimizer state beside the weights.
 
 AdamW is elementwise, so each rank runs it on its own part. Muon orthogonalises whole matrices. Each matrix has an owner
-among
-the ranks that share it: gradients travel to the owners in one all-to-all, the owner runs torch's Muon on full gradients
-and
-keeps the momentum, and the updates travel back the same way. Each momentum exists once, and no rank ever holds more
-whole
-matrices than its share.
+among the ranks that share it: gradients travel to the owners in one all-to-all, the owner runs torch's Muon on full
+gradients and keeps the momentum, and the updates travel back the same way. Each momentum exists once, and no rank ever
+holds more whole matrices than its share.
 
 Experts stacked in one parameter [E, m, n] are sharded along E, so most ranks hold whole matrices. Where expert
-parallelism
-shards rows too, the ranks that share a part of the experts exchange rows of the updates; the momentum stays with the
-weights.
+parallelism shards rows too, the ranks that share a part of the experts exchange rows of the updates; the momentum stays
+with the weights.
 """
 
 from __future__ import annotations
@@ -262,8 +258,7 @@ def _orthogonal_of(stack: Tensor) -> Callable[[Tensor], Tensor]:
 
 def _orthogonal_across(part_Emn: Tensor, group: distributed.ProcessGroup) -> Tensor:
     """Rows of updates → rows of scaled orthogonal updates. Each rank of `group` has equally many rows m of the same E
-    matrices,
-    and orthogonalises some of the matrices in full.
+    matrices, and orthogonalises some of the matrices in full.
     """
     ranks = group.size()
     experts, rows, columns = part_Emn.shape

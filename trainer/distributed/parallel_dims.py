@@ -1,9 +1,8 @@
 """Device meshes: which ranks share weights, which share a row's tokens, which share experts.
 
 Rank = (replica · shards + shard) · context + c. Weights are sharded over shards × context (context parallelism is
-folded
-into sharding). Experts are sharded over neighbouring ranks, and the remaining ranks shard each expert's rows. The world
-consists of the nodes that are present, in any size that the configuration allows.
+folded into sharding). Experts are sharded over neighbouring ranks, and the remaining ranks shard each expert's rows.
+The world consists of the nodes that are present, in any size that the configuration allows.
 """
 
 from __future__ import annotations

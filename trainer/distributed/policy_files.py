@@ -1,10 +1,8 @@
 """Writes a policy's weights from the ranks, one file at a time, so that no rank ever holds all of them.
 
 Each rank copies its own part, and training continues. Concurrently, rank 0 requests one file after the other: every
-rank sends
-its words of that file, and rank 0 assembles, writes and frees them. The result has the library's layout: safetensors of
-bounded
-size, with an index where there are several.
+rank sends its words of that file, and rank 0 assembles, writes and frees them. The result has the library's layout:
+safetensors of bounded size, with an index where there are several.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Publishing from the ranks: each publishes the words that it holds, under the tensor names of checkpoints.
 
 In memory the library stacks a layer's experts; checkpoints name each expert. A rank holds whole experts or equal rows
-of
-some. Its part of each named tensor is therefore consecutive, and nothing is gathered.
+of some. Its part of each named tensor is therefore consecutive, and nothing is gathered.
 """
 
 from __future__ import annotations

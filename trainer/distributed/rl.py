@@ -1,8 +1,7 @@
 """The RL stage on several ranks: the same steps, with outside communication on rank 0 only.
 
 Every rank runs the loop of `trainer/rl/stage.py`. Rank 0 calls source and sink and broadcasts their answers, so all
-ranks take
-the same branches.
+ranks take the same branches.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One rank of a run: `python -m trainer.distributed.worker JOB`, started by torchrun.
 
 A rank that dies takes the others with it; torchrun restarts all of them, and they resume from the last checkpoint. The
-same
-happens when a node joins or is lost, with the number of ranks that are then available.
+same happens when a node joins or is lost, with the number of ranks that are then available.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ REFUSALS = (StageError, NonFiniteGradients, PolicyUnreadable, WeightError, Route
 """Errors that a restart would reproduce."""
 GRACE_SECONDS = 3.0
 """Seconds for which a failed rank stays alive beside other nodes. When a node joins, agents stop their ranks one after
-the
-other. Ranks of later agents fail meanwhile, and those agents, which poll once a second, would take that for a failure.
+the other. Ranks of later agents fail meanwhile, and those agents, which poll once a second, would take that for a
+failure.
 """
 
 

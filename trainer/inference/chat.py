@@ -1,8 +1,7 @@
 """Client for a policy behind an OpenAI-compatible endpoint: messages and tool schemas in, text and tool calls out.
 
 Such endpoints report token counts only, so their trajectories are evaluated and never trained on. Every endpoint
-failure is
-an InferenceError, which the rollout counts as infrastructure and never as a score.
+failure is an InferenceError, which the rollout counts as infrastructure and never as a score.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ class Connections:
     """Persistent connections to one server, one per concurrent request, for the path of every token.
 
     httpx spends more than a millisecond of CPU time per request, more than everything else that a caller does before
-    the first
-    token; this client spends a sixth of it. Callers see httpx's answers and errors either way.
+    the first token; this client spends a sixth of it. Callers see httpx's answers and errors either way.
     """
 
     def __init__(self, base_url: str) -> None:

@@ -1,8 +1,7 @@
 """Token-in/token-out inference contract, shared by rollouts, evals and the gateway.
 
 The embedded engine (CPU) and vLLM implement it; one conformance suite runs against both. A *deployment* is a named set
-of
-weights in an inference server. It either follows a weight store (`follow`) or is pinned to a version.
+of weights in an inference server. It either follows a weight store (`follow`) or is pinned to a version.
 
 HTTP (JSON):
   GET  /health                          → ServerHealth
@@ -182,8 +181,7 @@ class SyncTimings(Wire):
 
     def swapped(self, *, asked: float, stood: float, held: float, went_on: float) -> None:
         """Record the swap's phases from readings of one clock: when the stop was requested, when generation stopped,
-        when the
-        engine held the new weights, and when steps resumed.
+        when the engine held the new weights, and when steps resumed.
         """
         self.wait, self.pause = stood - asked, went_on - stood
         self.apply, self.resume = held - stood, went_on - held

@@ -1,8 +1,7 @@
 """uvicorn transport with fewer packets: sends an answer's head together with its first body part.
 
 uvicorn writes them separately. A waiting client wakes for the head, takes the processor from the server to read it, and
-waits
-again. A gateway between client and engine pays for that twice before the first token.
+waits again. A gateway between client and engine pays for that twice before the first token.
 """
 
 from __future__ import annotations

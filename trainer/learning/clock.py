@@ -1,6 +1,5 @@
 """Timing of device work. A GPU runs asynchronously, so reading a clock between calls would measure only how fast work
-was
-submitted.
+was submitted.
 """
 
 from __future__ import annotations

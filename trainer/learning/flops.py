@@ -1,10 +1,8 @@
 """FLOPs of a step, derived from the model's shape, and model FLOPs utilisation (MFU).
 
 Only the model's own arithmetic counts: recomputing a layer in the backward pass does not. The peak is the fastest
-matrix
-product measured on this device, not a data sheet value. A measurement exists for every device; other load on the
-machine
-lowers it.
+matrix product measured on this device, not a data sheet value. A measurement exists for every device; other load on the
+machine lowers it.
 
 Per token, a weight costs 2 FLOPs forward, 2 for the gradient of the input and, where it is trained, 2 for its own
 gradient. Attention multiplies queries with keys and scores with values, for each pair of tokens of a row that attend to

@@ -107,8 +107,7 @@ class TotalVariation(_OrNothing):
     """r while |p_trainer - p_sampler| <= bound, or while the update reduces the difference.
 
     The bound is the total variation of the binary choice "this token or another". A ratio does not show how much
-    probability moved,
-    and clips rare tokens that hardly moved.
+    probability moved, and clips rare tokens that hardly moved.
     """
 
     bound: float

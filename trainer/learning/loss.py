@@ -7,8 +7,8 @@ sg[] = stop gradient. The KL term is the k1 estimator *inside the advantage*: as
 in expectation, and the k3 estimator's variance explodes once the policies part.
 
 Log-probabilities are of the distribution that was sampled from: logits divided by the sampling temperature, and only
-the tokens that top-k and top-p had left open.
-Shape suffixes: B rows, T padded length, N policy tokens, V vocabulary, D hidden width.
+the tokens that top-k and top-p had left open. Shape suffixes: B rows, T padded length, N policy tokens, V vocabulary, D
+hidden width.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Returns freed memory to the system after a step, and measures peak memory.
 
 The C library keeps freed blocks for reuse, and tensors of ever-changing sizes fit fewer and fewer of them. The resident
-size then
-grows from step to step without more memory in use. Engine and sandboxes on the same machine need that memory.
+size then grows from step to step without more memory in use. Engine and sandboxes on the same machine need that memory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """AdamW and Muon with one learning-rate schedule and an optimizer state of named tensors.
 
 Muon trains the matrices inside the blocks: torch's own implementation the single ones, `muon.py` the stacked ones of
-experts.
-Embeddings, the output projection and vectors use AdamW. The state is saved by parameter name, so it fits a safetensors
-file and
-survives reordering.
+experts. Embeddings, the output projection and vectors use AdamW. The state is saved by parameter name, so it fits a
+safetensors file and survives reordering.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Packs token streams into padded micro-batches of bounded size.
 
 Samples are sorted by length to keep padding small, then cut into micro-batches whose padded area B·T stays below a
-budget. The
-order is a pure function of the samples, so a replayed step sums its gradients in the same order. Shape suffixes: B
-rows, T padded
-length, N policy tokens of the micro-batch.
+budget. The order is a pure function of the samples, so a replayed step sums its gradients in the same order. Shape
+suffixes: B rows, T padded length, N policy tokens of the micro-batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Per-token records of a step for display: advantage, the trainer's log-probability, entropy, weight.
 
 Training does not read them. The token view of a trajectory finds a segment's streams by the digest of its tokens and
-the
-sampler's log-probabilities, because sample order in a group is lost once samples are left out.
+the sampler's log-probabilities, because sample order in a group is lost once samples are left out.
 """
 
 from __future__ import annotations

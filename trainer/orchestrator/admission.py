@@ -1,19 +1,16 @@
 """Admission control: how many groups may be dispatched now, from counts alone.
 
 Staleness is bounded at dispatch. With B rollouts per optimiser step, the n-th rollout admitted in a run is trained in
-step
-ceil(n / B). It lags the version that generates it by at most `max_off_policy_steps` versions if
-n <= (published_version + max_off_policy_steps + 1) · B. Therefore
+step ceil(n / B). It lags the version that generates it by at most `max_off_policy_steps` versions if n <=
+(published_version + max_off_policy_steps + 1) · B. Therefore
 
     staleness_capacity   = (published_version + max_off_policy_steps + 1) · B - (accepted_offset + accepted + reserved)
     concurrency_capacity = limit - in_flight                  (no bound when there is no limit)
 
 and a group is admitted if and only if both leave room for its G rollouts. That bound is for the slowest groups. Where
-rollouts
-are faster than the trainer, finished ones would accumulate up to it and all become as stale as allowed. Admission
-therefore
-stops while enough finished groups wait for training (our choice). Pure functions: callers hold the lock under which the
-counts were read.
+rollouts are faster than the trainer, finished ones would accumulate up to it and all become as stale as allowed.
+Admission therefore stops while enough finished groups wait for training (our choice). Pure functions: callers hold the
+lock under which the counts were read.
 """
 
 from __future__ import annotations

@@ -1,18 +1,13 @@
 """Windowed first-in-first-out batch scheduling: selects which accepted groups form the next batch.
 
 Taking whatever finishes first would train on fast prompts early and on slow, hard ones late or never. With strict
-order, one
-slow group could stop the trainer. This scheduler lies between: a finished group may overtake older ones only inside a
-window
-of W groups from the oldest untrained one. Fewer than W later groups overtake a group, so it is trained at most ceil(W /
-P)
-steps after its position in strict order, however slow it is. Dropped groups have no position.
+order, one slow group could stop the trainer. This scheduler lies between: a finished group may overtake older ones only
+inside a window of W groups from the oldest untrained one. Fewer than W later groups overtake a group, so it is trained
+at most ceil(W / P) steps after its position in strict order, however slow it is. Dropped groups have no position.
 
 The batch waits for a group that would exceed the staleness limit by missing the step. Both waits end: an open group has
-a
-deadline, after which it is dropped. A finished group's staleness is that of its oldest token. A group whose last chance
-is
-this step takes precedence. A group that is too stale already enters no batch, and its prompt is replaced.
+a deadline, after which it is dropped. A finished group's staleness is that of its oldest token. A group whose last
+chance is this step takes precedence. A group that is too stale already enters no batch, and its prompt is replaced.
 """
 
 from __future__ import annotations

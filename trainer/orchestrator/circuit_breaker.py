@@ -10,8 +10,7 @@ WINDOW, MIN_GROUPS, MAX_LOST_SHARE = 20, 10, 0.5
 
 def breaker_open(recent: Sequence[bool], *, in_a_row: int) -> str | None:
     """Return the reason to pause, or None. `recent`: newest first, True for an accepted group and False for one lost to
-    an
-    infrastructure fault. `in_a_row` 0 disables the breaker.
+    an infrastructure fault. `in_a_row` 0 disables the breaker.
     """
     if not in_a_row:
         return None

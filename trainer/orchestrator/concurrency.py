@@ -1,10 +1,8 @@
 """Adaptive limit on groups in flight, from the engine's reported load.
 
 Requests in the engine's queue gain nothing and become more stale. While there is a queue, the limit falls by half of
-the
-waiting requests, at most by a quarter. With free slots and no queue it rises by an eighth. It stays between one step's
-groups,
-so that a batch can always be formed, and the configured maximum.
+the waiting requests, at most by a quarter. With free slots and no queue it rises by an eighth. It stays between one
+step's groups, so that a batch can always be formed, and the configured maximum.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 An engine that reports unpublished versions, or tokens without a version, would invalidate staleness and the importance
 correction. Such an answer is missing data, like any infrastructure failure, with a cause that names the engine. Digests
 (`trainer/weights`) and the mismatch of on-policy tokens (`rl/stage.py`) verify that a valid version number stands for
-the
-right weights.
+the right weights.
 """
 
 from __future__ import annotations
@@ -63,10 +62,8 @@ def check_group(group: TrainGroup, *, published: int, shape: PolicyShape, stalen
     """Check a finished group before it is accepted.
 
     Raises GroupStale when its oldest token is more than `staleness_limit` versions behind `published`;
-    InvalidEngineResponse when a
-    token is newer than `published`, or tokens or experts are impossible for a policy of this `shape`; GroupRefused when
-    a number is
-    not finite.
+    InvalidEngineResponse when a token is newer than `published`, or tokens or experts are impossible for a policy of
+    this `shape`; GroupRefused when a number is not finite.
     """
     if group.newest_version > published:
         raise InvalidEngineResponse(

@@ -24,8 +24,7 @@ def extend_context(model: PreTrainedModel, *, tokens: int, kind: RopeKind) -> No
     """Extend the positions of `model` to `tokens`, in place; does nothing if they reach that far already.
 
     Weights stay the same tensors, so an optimizer can continue. Raises ContextNotExtensible: no rotary embedding, or
-    one that is
-    scaled already.
+    one that is scaled already.
     """
     config = model.config
     max_tokens = int(config.max_position_embeddings)

@@ -1,8 +1,7 @@
 """Weight names in memory versus Hugging Face checkpoints and the weight store.
 
 Both are equal for dense models. In memory the library stacks a layer's experts into one tensor; a checkpoint names each
-expert.
-Engines and people read checkpoints, so published weights use checkpoint names.
+expert. Engines and people read checkpoints, so published weights use checkpoint names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Verifies that a chat template can drive episodes: calls parse back, and turn-by-turn rendering is token-exact.
 
 With a template in another call syntax, whole rollouts would run without one parsed call. `check_template` therefore
-plays a small
-conversation with tools before any episode, and reports what is wrong.
+plays a small conversation with tools before any episode, and reports what is wrong.
 """
 
 from __future__ import annotations
@@ -113,8 +112,7 @@ def _check_calls(renderer: ChatRenderer) -> None:
 
 def _check_pieces(renderer: ChatRenderer) -> None:
     """Check that opening, turns and observations add up to the tokens of the full rendering, in one way of writing
-    turns: templates
-    differ in what they keep of a turn's thinking, and in the spaces of a call.
+    turns: templates differ in what they keep of a turn's thinking, and in the spaces of a call.
     """
     tools = schemas_of(get_profile(PROFILE))
     parts: TemplateNotExact | None = None

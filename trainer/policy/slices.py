@@ -73,8 +73,7 @@ class WeightFiles:
 
 def outline(folder: Path, config: PretrainedConfig, dtype: torch.dtype) -> PreTrainedModel | None:
     """The model of `load_model` in evaluation mode, with weights on the meta device. Values that no file holds, such as
-    rotary
-    frequencies, are computed. None for a class that does not define how to compute them.
+    rotary frequencies, are computed. None for a class that does not define how to compute them.
     """
     if getattr(config, "quantization_config", None) is not None:
         return None

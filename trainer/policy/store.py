@@ -102,8 +102,7 @@ def load(
 
 def native_dtype(folder: Path) -> Native:
     """bfloat16 where most weights of the folder have, or according to its `config.json` once had, fewer than 32 bits;
-    else
-    float32. Raises PolicyUnreadable.
+    else float32. Raises PolicyUnreadable.
     """
     folder = Path(folder)
     _require(folder, CONFIG)

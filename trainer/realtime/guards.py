@@ -1,10 +1,8 @@
 """Guards on production sessions: compare a policy's rates of edits, questions and malformed calls with earlier ones.
 
 Editing less can raise a reward that is based on edits. The reward does not show that; the rates do. A guard compares
-the
-newest sessions with those of the previously served version and describes what moved. A run has the three rates; a
-canary adds
-user feedback and waiting times.
+the newest sessions with those of the previously served version and describes what moved. A run has the three rates; a
+canary adds user feedback and waiting times.
 """
 
 from __future__ import annotations

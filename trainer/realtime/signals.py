@@ -1,8 +1,7 @@
 """User signals after the policy's answers, and their rewards.
 
 Cursor has not published its signal weights. These weights are ours; the signs follow what is published: malformed calls
-are
-negative examples, and a reward for edits alone teaches the policy to ask instead.
+are negative examples, and a reward for edits alone teaches the policy to ask instead.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ SignalKind = Literal["accept", "reject", "edit_kept", "dissatisfied", "latency"]
 
 class Signal(BaseModel):
     """`turn` is the turn concerned (from 0); None is the whole session. `value` is the share still present for
-    edit_kept, seconds
-    for latency, else 1.
+    edit_kept, seconds for latency, else 1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

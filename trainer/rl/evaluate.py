@@ -1,10 +1,9 @@
 """Evaluation: runs samples of held-out tasks as training episodes and reports scores with intervals.
 
 pass@1 is the mean over tasks of the share of passing samples. Its interval is over tasks, because samples of one task
-are not
-independent. best-of-K counts tasks that at least one of K samples solves, over the tasks that lost none of their K:
-fewer samples solve a task less often. Every graded sample is in the denominator, including samples whose tests or calls
-never ended. Samples that the infrastructure lost are missing data: excluded, and counted.
+are not independent. best-of-K counts tasks that at least one of K samples solves, over the tasks that lost none of
+their K: fewer samples solve a task less often. Every graded sample is in the denominator, including samples whose tests
+or calls never ended. Samples that the infrastructure lost are missing data: excluded, and counted.
 """
 
 from __future__ import annotations

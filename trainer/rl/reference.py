@@ -1,8 +1,7 @@
 """Reference policy of the KL term: the starting policy, or a lagged version that is updated at intervals.
 
 A lagged reference is always loaded from the weight store, even by the process that published it. A resumed run then has
-the
-same reference, bit for bit.
+the same reference, bit for bit.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """The asynchronous RL stage on the trainer side: batch in, step, publish, checkpoint, metrics.
 
 Rollout workers run elsewhere and feed accepted groups through a `GroupSource`. This loop waits only for a full batch,
-never for
-one particular rollout. Policy version v is the weights after optimiser step v; version 0 is the starting policy. A step
-copies
-its version; a thread encodes, writes, announces and cleans up while the loop waits for and trains the next batch. A
-resumed
-stage loads its last checkpoint and replays the recorded batches from there, so a crash costs only time: on a CPU the
-replayed
-steps give the same bits.
+never for one particular rollout. Policy version v is the weights after optimiser step v; version 0 is the starting
+policy. A step copies its version; a thread encodes, writes, announces and cleans up while the loop waits for and trains
+the next batch. A resumed stage loads its last checkpoint and replays the recorded batches from there, so a crash costs
+only time: on a CPU the replayed steps give the same bits.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Audits a group of trajectories before training.
 
 A quarantined rollout leaves its group. Advantages use the remaining rewards, A_i = R_i - mean(R of the rest), so
-neither its
-reward nor its tokens move the policy. It is not scored 0 instead: a rule can be wrong, and a wrong 0 would teach the
-policy to
-avoid honest work. At least MIN_REMAINING rollouts must remain. The auditor quarantines only rollouts that passed. A
-failed
-rollout keeps its reward whatever was found in it: otherwise a policy could avoid the cost of a failure by cheating
-visibly.
+neither its reward nor its tokens move the policy. It is not scored 0 instead: a rule can be wrong, and a wrong 0 would
+teach the policy to avoid honest work. At least MIN_REMAINING rollouts must remain. The auditor quarantines only
+rollouts that passed. A failed rollout keeps its reward whatever was found in it: otherwise a policy could avoid the
+cost of a failure by cheating visibly.
 """
 
 from __future__ import annotations
@@ -121,8 +118,7 @@ def without(
     """`group` without the trajectories at the indices `out`; None when too few remain.
 
     Rewards, advantages and hinted turns are those of the rest. Labels and other numbers still cover all rollouts, so
-    exclusion
-    does not hide what the policy does.
+    exclusion does not hide what the policy does.
     """
     rest = [trajectory for index, trajectory in enumerate(trajectories) if index not in out]
     if len(rest) < MIN_REMAINING:

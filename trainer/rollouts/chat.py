@@ -1,8 +1,7 @@
 """Episodes of a policy behind an OpenAI-compatible endpoint: the same sandbox, tools, limits and grading.
 
 The transcript is the list of messages sent to the endpoint. There are no tokens to train on, only the endpoint's
-counts.
-Endpoint failures are infrastructure; the model's turns are graded.
+counts. Endpoint failures are infrastructure; the model's turns are graded.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Rollout checkpoints: saves an attempt in progress beside its sandbox snapshot, and resumes it.
 
 A worker that dies loses its episodes. Where the harness keeps snapshots (`snapshot_every`), each is saved with the
-tokens so
-far, their log-probabilities and versions. The next worker starts the sandbox from the snapshot and continues
-generation.
-Earlier tokens remain the policy's own and are trained on with the versions that sampled them. Without a usable snapshot
-the
-attempt starts over.
+tokens so far, their log-probabilities and versions. The next worker starts the sandbox from the snapshot and continues
+generation. Earlier tokens remain the policy's own and are trained on with the versions that sampled them. Without a
+usable snapshot the attempt starts over.
 """
 
 from __future__ import annotations
@@ -90,8 +87,7 @@ class Keeper:
 
     async def usable(self, store: SnapshotStore | None, min_version: int = 0) -> tuple[RolloutCheckpoint, Lease] | None:
         """The saved attempt with its snapshot. None when there is none, it belongs to another task or seed, it is
-        damaged, or it
-        holds tokens of a version before `min_version` (too stale to train on).
+        damaged, or it holds tokens of a version before `min_version` (too stale to train on).
         """
         if self.checkpoints is None or store is None:
             return None

@@ -1,8 +1,7 @@
 """Upper bounds on the duration of legal work on a group: lower limits for deadlines.
 
 Each part of an attempt has its own bound; a group's deadline is their sum over all attempts. It ends only groups that
-hang
-where no other deadline applies.
+hang where no other deadline applies.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from trainer.rollouts.ending import GRADINGS, REWARD_PAUSES
 
 def grading_seconds(task: TaskSpec) -> float:
     """Maximum seconds for grading one patch of `task`: a sandbox for its canaries, those that a patch may lose, and one
-    without
-    the patch.
+    without the patch.
     """
     lives = pool_limits(task).life_seconds + (LOSSES + 1) * grading_limits(task).life_seconds
     return lives + (LOSSES + 2) * NET_SECONDS

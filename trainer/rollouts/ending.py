@@ -1,8 +1,7 @@
 """The end of an episode: its work is graded, scored and stored, or lost with a cause.
 
-The exception type determines the cause (`sandbox/grading/verdict/outcomes.py`). Time spent by the policy and its work counts
-against
-the policy. Grading has limits of its own, so tests that never end are a failure, not missing data.
+The exception type determines the cause (`sandbox/grading/verdict/outcomes.py`). Time spent by the policy and its work
+counts against the policy. Grading has limits of its own, so tests that never end are a failure, not missing data.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """One attempt at a task: tokens in, tokens out, tools in a sandbox, grading in a second clean one.
 
 The transcript is an append-only list of tokens: the opening prompt, then for each turn the sampled tokens (exactly as
-sampled)
-and the chat template's rendering of the tool results. Nothing is decoded and re-encoded. An infrastructure failure ends
-in a
-trajectory with verdict `infra_error` and no reward. Everything else, including malformed calls, runaway turns and calls
-that
-never end, is the policy's work and is graded.
+sampled) and the chat template's rendering of the tool results. Nothing is decoded and re-encoded. An infrastructure
+failure ends in a trajectory with verdict `infra_error` and no reward. Everything else, including malformed calls,
+runaway turns and calls that never end, is the policy's work and is graded.
 """
 
 from __future__ import annotations
@@ -128,8 +125,8 @@ async def run_episode(
     cancelled.
 
     With an `origin` it continues from there: same sandbox, same tokens, and earlier turns count towards the limits.
-    With `resume` it
-    continues an attempt saved by a lost worker, if any (`checkpoint.py`); that attempt's tokens are its own.
+    With `resume` it continues an attempt saved by a lost worker, if any (`checkpoint.py`); that attempt's tokens are
+    its own.
     """
     keeper = Keeper(services.checkpoints, task, sample, seed)
     checkpoint = await keeper.usable(services.snapshots, services.min_kept_version) if resume else None

@@ -1,10 +1,8 @@
 """Forks a recorded trajectory at a turn: the same sandbox and tokens, with new samples.
 
 The sandbox comes from the newest snapshot at or before the turn. Later calls are rerun once for all continuations and
-must
-return the recorded results. Nothing is re-tokenised: a continuation reads the recorded tokens, including those of
-closed
-context windows.
+must return the recorded results. Nothing is re-tokenised: a continuation reads the recorded tokens, including those of
+closed context windows.
 """
 
 from __future__ import annotations
@@ -83,8 +81,7 @@ async def prepare(
     """Prepare the fork point after the first `turns` turns of `parent`; continuations refer to the parent as `name`.
 
     Continuations read the recorded tokens of every context window up to there. Where the next turn is a summary, they
-    read its
-    request and write their own summaries. Raises ForkImpossible, SandboxError, HarnessFailure, TaskError.
+    read its request and write their own summaries. Raises ForkImpossible, SandboxError, HarnessFailure, TaskError.
     """
     check_moment(len(parent.turns), turns)
     after = parent.turns[turns]
@@ -127,8 +124,7 @@ async def moment(
 
 async def _newest(kept: Sequence[Turn], store: SnapshotStore) -> tuple[Lease | None, int]:
     """The last available snapshot and the number of turns it covers, including later turns without calls. Missing and
-    damaged
-    snapshots are skipped.
+    damaged snapshots are skipped.
     """
     for count in range(len(kept), 0, -1):
         if digest := kept[count - 1].snapshot:

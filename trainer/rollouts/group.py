@@ -1,11 +1,9 @@
 """A group: G attempts at one prompt, run concurrently and converted to the trainer's input.
 
 An attempt lost to infrastructure is retried up to `infra_retries` times where the table of outcomes
-(`sandbox/grading/verdict/outcomes.py`) allows it. Only verdicts of executed tests become rewards. A group is accepted only when
-all G
-attempts have a verdict: a baseline over fewer rollouts would be noisier for exactly the prompts that strain the
-infrastructure
-most. A rejected group is reported with its causes.
+(`sandbox/grading/verdict/outcomes.py`) allows it. Only verdicts of executed tests become rewards. A group is accepted
+only when all G attempts have a verdict: a baseline over fewer rollouts would be noisier for exactly the prompts that
+strain the infrastructure most. A rejected group is reported with its causes.
 
 Some attempts may be missing, and the baseline is then that of the others (at least two): attempts that
 `straggler = trim` ends because they take far longer than the rest of their group (`stragglers.py`), and graded attempts

@@ -76,8 +76,7 @@ class TimeLimit:
 @dataclass(slots=True)
 class EpisodeLimits:
     """Limits of one episode. Its wall time has two sides with separate limits, so that overruns are attributed: the
-    policy's
-    (`tools`) and the installation's (`machine`). Grading has limits of its own (`sandbox/grading`).
+    policy's (`tools`) and the installation's (`machine`). Grading has limits of its own (`sandbox/grading`).
     """
 
     turns: TurnLimit

@@ -1,17 +1,13 @@
 """Context windows of a long episode, and what happens when one is full.
 
 Self-summarization: once a window holds `trigger_tokens`, the policy is asked for a summary in the same context, so that
-the
-engine has all but the request in its cache. The policy may think first; the summary is the text between the marks. The
-next
-window opens with the task, the summary and the harness's state: plan, remaining steps, number of summaries. All windows
-of an
-episode form one rollout: one reward, and one advantage for every token that the policy wrote, including thoughts and
-summaries.
+the engine has all but the request in its cache. The policy may think first; the summary is the text between the marks.
+The next window opens with the task, the summary and the harness's state: plan, remaining steps, number of summaries.
+All windows of an episode form one rollout: one reward, and one advantage for every token that the policy wrote,
+including thoughts and summaries.
 
 The alternative, `truncate`, opens the next window with the last turns unchanged and drops the rest. It is the baseline
-against
-which summaries are measured.
+against which summaries are measured.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ class TurnSnapshots:
         """Snapshot the sandbox after turn `turn` (from 0) and return its digest; empty when none is kept.
 
         The changes may be too large to keep. The policy caused that, and it is no failure: a fork from such a turn
-        reruns the calls
-        since the last snapshot. Raises SandboxError.
+        reruns the calls since the last snapshot. Raises SandboxError.
         """
         if self._store is None or not self._every or (turn + 1) % self._every:
             return ""

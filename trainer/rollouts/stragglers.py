@@ -1,8 +1,7 @@
 """Straggler mitigation: ends attempts that take far longer than the rest of their group, and records them.
 
 Waiting is the default. An attempt is usually slow because its task is hard, and a policy that never sees how such
-attempts end
-learns to be short. Cutting is for users who prefer losing stragglers to waiting.
+attempts end learns to be short. Cutting is for users who prefer losing stragglers to waiting.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ async def cut_stragglers(attempts: Sequence[asyncio.Task[Trajectory | None]], se
     """Return when all attempts have ended, or when the remaining ones were cancelled.
 
     Cancellation happens once `straggler_min_share` of them (at least two) have a reward, and `straggler_timeout_factor`
-    times the
-    median of these has passed.
+    times the median of these has passed.
     """
     clock = asyncio.get_running_loop().time
     began, pending = clock(), set(attempts)

@@ -41,8 +41,7 @@ class Sampler:
         """Sample a turn; return it with the seconds waited. Raises InferenceError, EpisodeLost, TimeSpent.
 
         An engine may interrupt a request for new weights and return a partial answer. Its tokens are kept, each with
-        the version that
-        sampled it, and the turn continues from there.
+        the version that sampled it, and the turn continues from there.
         """
         began = time.monotonic()
         parts: list[GenerateResponse] = []

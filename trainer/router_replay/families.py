@@ -1,10 +1,8 @@
 """Routers of the library's mixture-of-experts models, and how each maps scores to weights.
 
 A router returns (logits [N, E], weights [N, k], experts [N, k]). Its scores are differentiable functions of the logits;
-its
-choice is not. This file lists the differences between families and verifies them on the module before use: a library
-release
-with different routing is refused, not silently replayed wrongly.
+its choice is not. This file lists the differences between families and verifies them on the module before use: a
+library release with different routing is refused, not silently replayed wrongly.
 
 Shape suffixes: N tokens, E experts, K experts a token.
 """

@@ -1,14 +1,11 @@
 """Hooks on a model's routers that record their choices or replay recorded ones.
 
 Replay replaces the experts and nothing else. Scores come from the model's own logits, so the gradient reaches the
-routers as if
-they had made the choice.
+routers as if they had made the choice.
 
 The threshold filter (published idea, our threshold): a replayed expert stays while its score is at least `plausibility`
-times
-the smallest score among the router's own choices. Rejected experts are replaced by the router's best unused choices, so
-every
-expert in use reaches that threshold.
+times the smallest score among the router's own choices. Rejected experts are replaced by the router's best unused
+choices, so every expert in use reaches that threshold.
 
 Shape suffixes: B rows, T length, L MoE layers, N = B·T tokens, E experts, K experts a token.
 """

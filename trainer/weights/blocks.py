@@ -1,8 +1,7 @@
 """Groups words into blocks for coding, and processes blocks in threads.
 
 Small tensors share a block, so that one header serves many; a large tensor is cut into several blocks, so that cores
-share it. The
-layout follows from order, dtypes and sizes of the pieces alone, so it needs no space on the wire.
+share it. The layout follows from order, dtypes and sizes of the pieces alone, so it needs no space on the wire.
 """
 
 from __future__ import annotations

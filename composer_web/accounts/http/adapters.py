@@ -1,6 +1,5 @@
-"""allauth adapters: sign-up is disabled, OIDC claims determine the role, and secrets of second factors are encrypted
-in the
-database."""
+"""allauth adapters: sign-up is disabled, OIDC claims determine the role, and secrets of second factors are encrypted in
+the database."""
 
 from __future__ import annotations
 

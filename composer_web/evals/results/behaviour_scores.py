@@ -1,9 +1,7 @@
 """Behaviour scores: how a policy worked, in addition to whether its tests passed.
 
-Two aspects need no model: edits outside the requested scope, and obeying an interruption. The others are grades under
-a
-versioned rubric (`grading.py`). Every value lies in [0, 1], and higher is better. An unavailable grade is missing
-data.
+Two aspects need no model: edits outside the requested scope, and obeying an interruption. The others are grades under a
+versioned rubric (`grading.py`). Every value lies in [0, 1], and higher is better. An unavailable grade is missing data.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """ASGI handler for chat completions. It skips what only pages need.
 
 Django runs every synchronous middleware in a thread, once before and once after the view. It searches the whole URL
-table,
-and passes each response through a dozen layers. That takes longer than the gateway's own work before the first token.
-A
-chat completion has a token but no cookie, form or page, so sessions, log-in, CSRF and messages are not needed. The
-protections stay: the host check, HTTPS and the security headers come from Django's own middlewares. They are computed
-once
-and are the same for every response.
+table, and passes each response through a dozen layers. That takes longer than the gateway's own work before the first
+token. A chat completion has a token but no cookie, form or page, so sessions, log-in, CSRF and messages are not needed.
+The protections stay: the host check, HTTPS and the security headers come from Django's own middlewares. They are
+computed once and are the same for every response.
 """
 
 from __future__ import annotations

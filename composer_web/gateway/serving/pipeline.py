@@ -1,10 +1,8 @@
 """From a request to its first token: authentication, routing, prompt, and the engine request.
 
 Querying Postgres and Valkey for the token, the promotion and the rate limit takes as long as an engine takes for a
-short
-prompt. The engine request therefore starts concurrently, with the admission of the token's last request. Nothing is
-sent
-to the client before both have completed; after a wrong guess, the work is cancelled and restarted.
+short prompt. The engine request therefore starts concurrently, with the admission of the token's last request. Nothing
+is sent to the client before both have completed; after a wrong guess, the work is cancelled and restarted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Prepares long requests (parsing, rendering, tokenisation) in a separate thread, one request per token at a time.
 
 The event loop serves every page and every other client, so nothing whose cost grows with a body runs on it. The
-separate
-thread keeps long requests away from the threads that query Postgres. The queue per token keeps one client from
-filling
-it: with several clients waiting, each has at most one request ahead of another's.
+separate thread keeps long requests away from the threads that query Postgres. The queue per token keeps one client from
+filling it: with several clients waiting, each has at most one request ahead of another's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Token, channel settings and promotion of a request, read in one statement.
 
 Every request reads them anew, so that a revoked token, a changed setting and a rollback take effect with the next
-request.
-The SQL is written by hand, because building it from models takes several times as long as Postgres takes to execute
-it.
-The last result is also cached, but only to start work early (`chat`); nothing is sent before the new read.
+request. The SQL is written by hand, because building it from models takes several times as long as Postgres takes to
+execute it. The last result is also cached, but only to start work early (`chat`); nothing is sent before the new read.
 """
 
 from __future__ import annotations

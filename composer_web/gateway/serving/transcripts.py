@@ -1,7 +1,6 @@
 """From messages to tokens. A transcript continues from the sampled tokens, never from their text.
 
-Clients send the whole conversation with each request. If it begins with a conversation that this process answered,
-the
+Clients send the whole conversation with each request. If it begins with a conversation that this process answered, the
 prompt consists of the earlier tokens and the new messages. Otherwise the policy's template renders everything anew.
 """
 

@@ -1,8 +1,7 @@
 """Creates a task draft from a user session: the user's words, with the environment of an existing task.
 
-The files on the user's machine are not recorded. The caller therefore names the task whose environment and hidden
-tests the
-draft starts with. The draft is then edited like any other.
+The files on the user's machine are not recorded. The caller therefore names the task whose environment and hidden tests
+the draft starts with. The draft is then edited like any other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Writes of quarantines: rollouts excluded from their group's training, and tasks set aside.
 
 A quarantine follows from findings and is never set directly. `settle` derives it from a rollout's findings and the
-run's
-policy. Dismissing a finding therefore undoes its effect.
+run's policy. Dismissing a finding therefore undoes its effect.
 """
 
 from __future__ import annotations

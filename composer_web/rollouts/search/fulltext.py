@@ -1,9 +1,7 @@
 """Full-text search over all trajectories. Postgres indexes the words of each trajectory when it is recorded.
 
-Words are runs of letters, digits and underscores, case-insensitive and not stemmed, because code is searched
-verbatim.
-Strings with punctuation (`helpers/m3.py`, `a->b`) are searched as a phrase of their words: text and query are
-tokenized
+Words are runs of letters, digits and underscores, case-insensitive and not stemmed, because code is searched verbatim.
+Strings with punctuation (`helpers/m3.py`, `a->b`) are searched as a phrase of their words: text and query are tokenized
 the same way. A very long rollout is indexed in part, and the number of omitted characters is stored with it.
 """
 

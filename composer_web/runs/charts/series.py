@@ -1,10 +1,8 @@
 """Metrics of a run over its steps, in buckets that can be extended.
 
-A bucket's width is a power of two, and it starts at a multiple of its width. A longer run therefore has the buckets
-of
+A bucket's width is a power of two, and it starts at a multiple of its width. A longer run therefore has the buckets of
 the shorter one, except for the last one and for pairs that are merged. A page that holds a series only needs its new
-end
-(`Tail`) to hold the same data as a fresh read.
+end (`Tail`) to hold the same data as a fresh read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Conversion of a configuration to YAML or TOML and back, for files in git and pasting into the form.
 
 The text contains every setting, so that its meaning does not change with the defaults. TOML has no null: as in the
-form,
-an empty string stands for "none" in optional fields. JSON is read as YAML. Errors name the field and the line.
+form, an empty string stands for "none" in optional fields. JSON is read as YAML. Errors name the field and the line.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 name.
 
 A hint states a fact and an action. It does not depend on the hidden tests, and the policy reads it only when its own
-turn is
-rescored.
+turn is rescored.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Builds the hinted context of a turn: the original context, with the hint as the last text before the turn.
 
 No sampled token is decoded and re-encoded. The chat template produced the text between two turns from tool results, so
-it can
-be rendered again with a user message after them. A turn is used only if rendering without the hint reproduces the
-recorded
-tokens exactly.
+it can be rendered again with a user message after them. A turn is used only if rendering without the hint reproduces
+the recorded tokens exactly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Launches the ranks of a run with torchrun and serves as their source and sink until they end.
 
 torchrun runs alone on this node (`--standalone`) or meets other nodes (`nodes.py`). It watches its processes and
-restarts all of
-them when one dies, at most `parallel.max_restarts` times.
+restarts all of them when one dies, at most `parallel.max_restarts` times.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ def run_stage_on_ranks(
     where allowed.
 
     Raises StageError and the errors of source and sink. `source` and `store` are for reinforcement learning, `corpora`
-    for
-    mid-training and SFT replay, `episodes` or `dataset` for SFT, `rendezvous` for several nodes. Ranks of this
+    for mid-training and SFT replay, `episodes` or `dataset` for SFT, `rendezvous` for several nodes. Ranks of this
     machine hold `lock` until they end. `started` is called at each start of the ranks.
     """
     server = Server(source, sink, keep_streams)

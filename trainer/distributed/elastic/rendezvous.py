@@ -1,9 +1,8 @@
 """Rendezvous handler for elastic runs: torchrun's `c10d`, extended for nodes that join and leave.
 
 The ranks' store is on the host node: torchrun sorts the nodes by name and takes the first, and nodes that remain keep
-the
-existing one. Each round gives the ranks a name of its own, because each agent counts its own restarts only. The handler
-detects silent nodes itself: their ranks' connections may stay open for as long as a collective waits.
+the existing one. Each round gives the ranks a name of its own, because each agent counts its own restarts only. The
+handler detects silent nodes itself: their ranks' connections may stay open for as long as a collective waits.
 """
 
 from __future__ import annotations

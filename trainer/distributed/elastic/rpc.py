@@ -1,8 +1,7 @@
 """RPC between the process that owns a run and rank 0 of its training ranks: JSON calls over a local socket.
 
 The run's process keeps its lease, database and files; the ranks know none of them. Each call to a stage's source or
-sink
-goes to that process and returns its answer, or the error that it raised.
+sink goes to that process and returns its answer, or the error that it raised.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 same.
 
 Engines spread over the GPUs of a machine: each claims one by a lock that the kernel releases when the process ends, for
-any
-reason. Containers of one machine see each other's locks in a shared folder.
+any reason. Containers of one machine see each other's locks in a shared folder.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ _claims: list[int] = []
 
 def place(name: str, claims: Path | None = None) -> torch.device:
     """Resolve `cpu`, `cuda`, `cuda:N` or `cuda:N,N` to a device; of several GPUs, the one with the fewest engines, by
-    their claims
-    in a folder. Raises ValueError naming the setting.
+    their claims in a folder. Raises ValueError naming the setting.
     """
     found = places(name)
     if claims is None or found == [CPU]:

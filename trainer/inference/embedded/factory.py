@@ -58,8 +58,7 @@ def build_decoder(
     device: torch.device = CPU,
 ) -> Decoder:
     """Build a decoder. It uses compiled loops where the machine has them, `device` is the CPU and `compiled` allows it;
-    else
-    torch's operators. Raises UnsupportedModel.
+    else torch's operators. Raises UnsupportedModel.
     """
     weights = build_weights(shape, state, compiled=compiled, device=device)
     return decoder_of(shape, weights, max_length, compiled=compiled, device=device)

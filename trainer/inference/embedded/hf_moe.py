@@ -1,10 +1,8 @@
 """Mixture-of-experts policies through the library's own classes: they compute; this engine batches, caches and samples.
 
 Only attention is replaced: the library lets a model call any registered function with queries, keys and values. The
-function
-here writes them to the engine's cache and attends to its contents. The routers' choices are kept beside the keys and
-values
-computed with them. Slower than `model.py`, and equal for every model family.
+function here writes them to the engine's cache and attends to its contents. The routers' choices are kept beside the
+keys and values computed with them. Slower than `model.py`, and equal for every model family.
 
 Shape letters as in `model.py`; L layers with experts.
 """

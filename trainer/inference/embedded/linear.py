@@ -13,8 +13,7 @@ from trainer.inference.embedded.kernels.loops import Floats, Loops
 
 class Ground:
     """Arena that holds weights side by side, allocated in blocks that the kernel backs with large pages (numpy requests
-    those from
-    4 MiB on). A step reads every weight once, and small pages would cost an address look-up each.
+    those from 4 MiB on). A step reads every weight once, and small pages would cost an address look-up each.
     """
 
     BLOCK = 16 << 20

@@ -1,8 +1,7 @@
 """Multi-token prediction head: predicts further hidden states from the policy's last one and the tokens since.
 
 One small network, applied once per draft token, with the policy's own embedding and output weights. It uses no keys or
-values, so
-its cost does not depend on the context length.
+values, so its cost does not depend on the context length.
 """
 
 from __future__ import annotations

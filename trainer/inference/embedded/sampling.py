@@ -65,8 +65,7 @@ def sample(
     """Sample one token per row by inverse CDF; return it with its log-probability under the tempered distribution.
 
     Temperature 0 takes the most likely token and reports its log-probability at temperature 1. A token of probability
-    zero is never
-    drawn.
+    zero is never drawn.
     """
     if loops is not None:
         tokens_R, logprobs_R = np.empty(len(uniforms), np.int64), np.empty(len(uniforms))

@@ -13,8 +13,7 @@ from trainer.inference.errors import UnsupportedModel
 
 FAMILIES = {"qwen3", "llama", "qwen2", "mistral"}
 """Dense decoders of one architecture: RMSNorm, rotary attention with grouped keys, SwiGLU. The differences (norms on
-queries
-and keys, biases) follow from the tensors that are present.
+queries and keys, biases) follow from the tensors that are present.
 """
 WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3", "glm4_moe"}
 """Mixture-of-experts decoders, which `hf_moe.py` computes."""
@@ -22,8 +21,7 @@ WITH_EXPERTS = {"qwen3_moe", "mixtral", "deepseek_v3", "glm4_moe"}
 
 BY_LENGTH = frozenset({"dynamic", "longrope"})
 """Rotary embeddings whose frequencies depend on the longest row in the batch: rows in a batch would differ from the
-same
-rows computed alone.
+same rows computed alone.
 """
 
 

@@ -1,14 +1,10 @@
 """Speculative decoding: a head drafts tokens, and one forward pass verifies them.
 
 The policy's n-th token is drawn from its own distribution with the request's n-th random number, as without drafts. A
-draft
-token is accepted when it equals that token, and the first mismatch ends the step. The tokens are therefore the same as
-without
-drafts (up to the last bits of sums in other batches), distribution and log-probabilities are the policy's, and a bad
-head costs
-only time. (This is the rejection rule for deterministic drafts. Drafting with the token's own random number raises the
-acceptance
-rate.)
+draft token is accepted when it equals that token, and the first mismatch ends the step. The tokens are therefore the
+same as without drafts (up to the last bits of sums in other batches), distribution and log-probabilities are the
+policy's, and a bad head costs only time. (This is the rejection rule for deterministic drafts. Drafting with the
+token's own random number raises the acceptance rate.)
 """
 
 from __future__ import annotations

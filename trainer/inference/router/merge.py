@@ -14,8 +14,7 @@ def merged(
     refused: Mapping[ReplicaSpec, str] | None = None,
 ) -> DeploymentStatus:
     """Merge counters by sum, cache utilisation by maximum, and version by minimum, with that engine's last swap. Keeps
-    each
-    engine's own status, and the reason of an engine that failed verification (`refused`) and has none.
+    each engine's own status, and the reason of an engine that failed verification (`refused`) and has none.
     """
     wrong = [
         EngineStatus(url=replica.url, cluster=replica.cluster, version=-1, proof="differs", error=words)

@@ -2,8 +2,7 @@
 contract.
 
 The list of engines (`../discovery.py`) is reread when it changes, so engines can join and leave during runs. When an
-engine
-dies or is reclaimed, its requests are retried elsewhere: each has a seed, and nobody has seen its answer.
+engine dies or is reclaimed, its requests are retried elsewhere: each has a seed, and nobody has seen its answer.
 """
 
 from __future__ import annotations

@@ -139,8 +139,7 @@ def parse_response(
     body: dict[str, Any], *, before: int, experts_from: int | None = None, max_tokens: int | None = None
 ) -> GenerateResponse:
     """Parse vLLM's answer. Without version spans, all tokens count as of `before`, the version at the request's start.
-    Raises
-    BadAnswer, WeightsLost.
+    Raises BadAnswer, WeightsLost.
     """
     try:
         choice = body["choices"][0]

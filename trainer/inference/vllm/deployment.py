@@ -235,8 +235,8 @@ class Deployment:
         """Write the current weights as a checkpoint into `folder`, tied tensors under each of their names. Blocks.
 
         vLLM's CPU backend keeps a packed copy of a tied output layer, which a reload renews only when the checkpoint
-        names it
-        (seen with 0.32: log-probabilities off by 0.5 otherwise). On other backends the second name is harmless.
+        names it (seen with 0.32: log-probabilities off by 0.5 otherwise). On other backends the second name is
+        harmless.
         """
         folder.mkdir(parents=True, exist_ok=True)
         if self.subscriber is None:

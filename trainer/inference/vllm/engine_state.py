@@ -1,8 +1,7 @@
 """State of one vLLM server: polling it, loading weights into it, and verifying that it computes the published ones.
 
 No request is admitted until the server is known to hold its assigned weights: it may have restarted, or may be in the
-middle
-of a load.
+middle of a load.
 """
 
 from __future__ import annotations

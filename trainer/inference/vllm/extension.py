@@ -1,13 +1,11 @@
 """vLLM worker extension: overwrites changed words of live weights in place, where a full reload would take the pause.
 
 Started with `--worker-extension-cls trainer.inference.vllm.extension.WeightPatches`, called by `/collective_rpc`. It
-needs
-only torch and safetensors, so the file can be given to a vLLM that lacks this package (docs/design/inference.md).
+needs only torch and safetensors, so the file can be given to a vLLM that lacks this package (docs/design/inference.md).
 
 The location of a checkpoint's word in a worker (fused projections, stacked experts, its shard of a tensor) is observed,
-not
-guessed: the extension watches one full load, in which vLLM's own loaders show where each view of each tensor is copied
-to.
+not guessed: the extension watches one full load, in which vLLM's own loaders show where each view of each tensor is
+copied to.
 """
 
 from __future__ import annotations
@@ -122,8 +120,7 @@ class Watch(TorchDispatchMode):
 
     def tensors(self, folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
         """Tensors for the model to load. Parameters are looked up when the load begins, because only then are they what
-        loaders
-        see.
+        loaders see.
         """
         for path, module in self.model.named_modules():
             for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
@@ -371,8 +368,7 @@ class WeightPatches:
     @answered
     def opencomposer_apply(self, path: str) -> Answer:
         """Apply the staged patch during the pause. `wrong` names tensors that then differ from the published ones: load
-        a full
-        checkpoint.
+        a full checkpoint.
         """
         worker: Any = self
         layout = self._opencomposer_known()

@@ -2,8 +2,7 @@
 `python -m trainer.inference.vllm.server --servers URL,URL --port P`.
 
 Workers and the control plane talk to this process only, and only it loads weights into the vLLM servers. The list of
-servers
-(`../discovery.py`) is reread when it changes, so servers can join and leave during runs.
+servers (`../discovery.py`) is reread when it changes, so servers can join and leave during runs.
 """
 
 from __future__ import annotations

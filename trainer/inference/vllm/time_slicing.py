@@ -1,10 +1,9 @@
 """One vLLM server and the deployments that share it.
 
 A vLLM server holds one set of weights, so its deployments take turns. While one holds the server, requests for the
-others
-wait. At the end of a turn, running requests finish and the server loads other weights. New versions of the active
-deployment are swapped in flight, between two tokens of running requests. This file decides which deployment holds the
-server; `engine_state.py` manages the weights in it.
+others wait. At the end of a turn, running requests finish and the server loads other weights. New versions of the
+active deployment are swapped in flight, between two tokens of running requests. This file decides which deployment
+holds the server; `engine_state.py` manages the weights in it.
 """
 
 from __future__ import annotations

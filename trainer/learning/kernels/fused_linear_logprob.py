@@ -1,8 +1,7 @@
 """Fused linear log-probabilities: processes a large vocabulary's logits in chunks, forward and backward.
 
 The backward pass recomputes the projection to the vocabulary, so only hidden states and three numbers per token stay in
-memory.
-The formulas per row are those of the plain path:
+memory. The formulas per row are those of the plain path:
 
     log p(y) = z_y − log Σ exp z,   ∂ log p(y) / ∂z = 1[y] − p,   H = log Σ exp z − Σ p·z,   z = W·h / temperature
 
@@ -39,8 +38,7 @@ def chunked_scores(
     """Log-probabilities of the targets [N], with gradient, and entropies [N], without.
 
     At most `lm_head_chunk_size` logits exist at a time, and at least one row of them. With 0 all probabilities are kept
-    for the
-    backward pass, which is faster. `mask_M`: see `MicroBatch`.
+    for the backward pass, which is faster. `mask_M`: see `MicroBatch`.
     """
     if not lm_head_chunk_size:
         kept: tuple[Tensor, Tensor] = _Kept.apply(hidden_ND, weight_VD, targets_N, temperature, mask_M)
@@ -95,8 +93,7 @@ class _Kept(torch.autograd.Function):
     """The same with p − 1[y] kept for the backward pass, in the precision of the projection.
 
     A chunk fits a processor's cache, and its logits are freed before the next. Factors on a token's gradient are
-    multiplied into its
-    hidden state, which is far smaller.
+    multiplied into its hidden state, which is far smaller.
     """
 
     @staticmethod

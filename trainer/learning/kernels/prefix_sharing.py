@@ -1,11 +1,9 @@
 """Prefix sharing: tokens of prefixes that several rows share are computed once.
 
 Attempts at one prompt share a prefix, as do prompts with the same instructions. Under causal attention, the hidden
-state of
-a position depends only on the tokens up to it, so rows with a common prefix have equal states there. All token-wise
-computation (most of a step) runs on the distinct prefixes, laid out one after the other without padding; attention sees
-the
-original rows.
+state of a position depends only on the tokens up to it, so rows with a common prefix have equal states there. All
+token-wise computation (most of a step) runs on the distinct prefixes, laid out one after the other without padding;
+attention sees the original rows.
 
 Shape suffixes: B rows, T padded length, U distinct prefixes, H heads, D head width.
 """

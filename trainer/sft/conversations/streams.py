@@ -1,13 +1,10 @@
 """Converts a conversation to the tokens that a policy with this template would have read and sampled. Only the
-assistant's
-tokens are trained on.
+assistant's tokens are trained on.
 
 Three properties are verified. The assistant's tokens parse back to the intended calls. The concatenated turns equal the
-whole
-conversation rendered at once, where the model's template keeps earlier turns as they were. No outside text is a control
-token. Windows that were sampled here with the same
-tokenizer and
-template need no verification: their tokens are used unchanged.
+whole conversation rendered at once, where the model's template keeps earlier turns as they were. No outside text is a
+control token. Windows that were sampled here with the same tokenizer and template need no verification: their tokens
+are used unchanged.
 """
 
 from __future__ import annotations

@@ -33,8 +33,7 @@ class Blobs(Protocol):
 
     def writing(self) -> AbstractContextManager[None]:
         """Exclusive right to publish or collect. Inside the block, `write` and `delete` raise LeaseLost once it is
-        lost. Raises
-        StoreBusy at once when another process holds it.
+        lost. Raises StoreBusy at once when another process holds it.
         """
         ...
 

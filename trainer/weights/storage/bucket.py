@@ -20,8 +20,7 @@ _WRITES = ("PutObject", "UploadPart", "CompleteMultipartUpload", "DeleteObject")
 class BucketBlobs:
     def __init__(self, bucket: str, prefix: str = "", *, timeout: float = 30.0, lease: float = LEASE_SECONDS) -> None:
         """`timeout`: seconds for one connection or answer; boto3 tries three times. `lease`: seconds after which a
-        killed writer's
-        lease expires.
+        killed writer's lease expires.
         """
         self.bucket = bucket
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""

@@ -1,10 +1,9 @@
 """Fused RMSNorm for bf16 passes: one step each way, with bf16 output.
 
 The library computes this norm as six operators and returns float32, which each following projection (three for
-attention, two
-for the gated layer) casts for itself and keeps. Here the sums are still float32, the output is cast once, and the
-backward pass
-keeps only the input and one number per token. Outside of autocast the library's own formula runs, bit for bit.
+attention, two for the gated layer) casts for itself and keeps. Here the sums are still float32, the output is cast
+once, and the backward pass keeps only the input and one number per token. Outside of autocast the library's own formula
+runs, bit for bit.
 
     y = x·s·w,   s = 1/√(mean x² + ε),   ∂x = s·(g·w − x·s·mean(g·w·x·s)),   ∂w = Σ g·x·s
 

@@ -1,8 +1,7 @@
 """Fused SwiGLU for bf16 passes: the elementwise part between the matrix products, in one step each way.
 
 The library computes silu(g)·u as two operators and keeps the intermediate result for the backward pass; here only g and
-u are
-kept. Outside of autocast, with many threads or without a compiler the library's own operators run.
+u are kept. Outside of autocast, with many threads or without a compiler the library's own operators run.
 
     y = g·σ(g)·u,   ∂u = ∂y·g·σ(g),   ∂g = ∂y·u·σ(g)·(1 + g·(1 − σ(g)))
 """
