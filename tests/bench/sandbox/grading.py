@@ -35,7 +35,10 @@ import asyncio, json, sys, tempfile
 from pathlib import Path
 from sandbox.backends.namespaces.backend import NamespacesBackend
 from sandbox.grading.grader import grade
-from sandbox.grading.patches.patch import from_files
+try:
+    from sandbox.grading.patches.patch import from_files
+except ModuleNotFoundError:  # an earlier commit
+    from sandbox.grading.patch import from_files
 from sandbox.tasks.environments import EnvironmentStore
 from tests.redteam import tasks
 from sandbox.tasks.spec import PytestVerifier, TaskSpec
