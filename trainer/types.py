@@ -22,8 +22,7 @@ class Segment(Frozen):
     """One context window as the tokens that went in and out. All lists have the same length T.
 
     `logprobs[t]` is the sampler's log-probability of `tokens[t]` at the sampling temperature (0.0 where `loss_mask[t]`
-    is 0).
-    `versions[t]` is the policy version that produced it (-1 for tokens not sampled).
+    is 0). `versions[t]` is the policy version that produced it (-1 for tokens not sampled).
     """
 
     tokens: list[int]

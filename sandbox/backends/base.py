@@ -157,8 +157,8 @@ NetPolicy.NONE = NetPolicy()
 class EnvSpec:
     """A prepared environment: read-only layers merged under the sandbox's writable home.
 
-    `layers` are host directories, uppermost first, each holding what appears below `HOME`
-    (so `<layer>/repo/...` is the checkout). They are shared by all sandboxes and never written.
+    `layers` are host directories, uppermost first, each holding what appears below `HOME` (so `<layer>/repo/...` is the
+    checkout). They are shared by all sandboxes and never written.
     """
 
     layers: tuple[Path, ...]

@@ -1,8 +1,7 @@
 """The red team: every exploit of the catalogue, really tried, beside an honest run that looks like it.
 
-A file holds one exploit (`PAIR`) or several of one kind (`PAIRS`). It lies in the folder of its class and is found by its
-name (`a01_…`).
-`make redteam` plays all of them on each backend that this machine has.
+A file holds one exploit (`PAIR`) or several of one kind (`PAIRS`). It lies in the folder of its class and is found by
+its name (`a01_…`). `make redteam` plays all of them on each backend that this machine has.
 """
 
 from __future__ import annotations

@@ -65,11 +65,11 @@ class LocalSource:
         close: Callable[[], Awaitable[None]] | None = None,
         after_turns: float = 0.0,
     ) -> None:
-        """`published` is the newest version in the weight store; `shape` is what tokens and experts of the policy can be;
-        `update_engine` returns once the engine samples from a
-        version, and is awaited before groups are dispatched at it; `load` is what the engine says of itself, None when
-        it says nothing; `prompts` is how many there are, None when they never end; `close` is awaited on the loop at the
-        end, after the last group; `after_turns` is how many seconds grading and rewarding one attempt may take."""
+        """`published` is the newest version in the weight store; `shape` is what tokens and experts of the policy can
+        be; `update_engine` returns once the engine samples from a version, and is awaited before groups are dispatched
+        at it; `load` is what the engine says of itself, None when it says nothing; `prompts` is how many there are,
+        None when they never end; `close` is awaited on the loop at the end, after the last group; `after_turns` is how
+        many seconds grading and rewarding one attempt may take."""
         self.deadline = config.group_deadline(after_turns=after_turns)
         self.config, self.journal = config, journal
         self.limit = config.max_in_flight_groups

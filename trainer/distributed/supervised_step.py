@@ -45,8 +45,7 @@ class ShardedSupervisedLearner:
         folder: Path | None = None,
     ) -> None:
         """`micro_batch_tokens`: maximum padded tokens of one pass on a rank, 0 for its share of a step. `folder`:
-        source of a model of
-        `load.py`. Raises ParallelRefused, PolicyUnreadable.
+        source of a model of `load.py`. Raises ParallelRefused, PolicyUnreadable.
         """
         self.model = model
         self.meshes = meshes

@@ -40,8 +40,7 @@ class StackedMuon(torch.optim.Optimizer):
     """Muon over parameters of shape [E, m, n].
 
     `orthogonal` turns a parameter's updates into scaled orthogonal ones; ranks that hold parts of matrices exchange
-    them there
-    (`trainer/distributed/muon.py`). Everything else is elementwise.
+    them there (`trainer/distributed/muon.py`). Everything else is elementwise.
     """
 
     def __init__(

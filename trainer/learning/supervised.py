@@ -66,8 +66,7 @@ class SupervisedLearner:
         precision: Precision = "bfloat16",
     ) -> None:
         """`micro_batch_tokens`: maximum padded tokens of one pass, 0 for the whole step. `lm_head_chunk_size` and
-        `precision`: see
-        `weighted_loss`.
+        `precision`: see `weighted_loss`.
         """
         self.model = model
         self.optimizer = NamedOptimizer(model, optimizer)

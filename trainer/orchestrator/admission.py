@@ -28,8 +28,7 @@ def staleness_capacity(
     """Rollouts that may still be admitted under the staleness bound; negative when more are out than allowed.
 
     `accepted` counts rollouts of accepted groups since the run began (trained or waiting). `reserved` counts dispatched
-    rollouts
-    without a verdict. `accepted_offset` counts those accepted before a resume that restarts the count.
+    rollouts without a verdict. `accepted_offset` counts those accepted before a resume that restarts the count.
     """
     return (published_version + max_off_policy_steps + 1) * batch_rollouts - (accepted_offset + accepted + reserved)
 
@@ -56,12 +55,10 @@ def admissible_groups(
     """Number of whole groups to dispatch now. `reserved_groups` are dispatched and not yet accepted (in flight).
 
     `total_groups` caps the run: no group is dispatched that no step will consume. `over_sampled_groups` are dispatched
-    beyond the
-    staleness bound; a step leaves them over, and they count as accepted until the next one. `ready_groups` are the
-    accepted groups
-    waiting for a step; at `max_buffered_groups`, which is at least one step's groups, none is admitted. A step's groups
-    start only
-    after the previous version is published; starting earlier would use an unnecessarily old version.
+    beyond the staleness bound; a step leaves them over, and they count as accepted until the next one. `ready_groups`
+    are the accepted groups waiting for a step; at `max_buffered_groups`, which is at least one step's groups, none is
+    admitted. A step's groups start only after the previous version is published; starting earlier would use an
+    unnecessarily old version.
     """
     waiting = max(ready_groups, accepted_groups - (published_version + 1) * groups_per_step)
     if max_buffered_groups is not None and waiting >= max_buffered_groups:

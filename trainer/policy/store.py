@@ -183,8 +183,7 @@ def save(
     """Write a policy folder atomically, replacing the previous one.
 
     `dtype` sets the precision on disk. `extra` adds text files (name → text), such as the recipe. `weights` replace the
-    model's own
-    (merged adapters). `written` is a folder of existing weight files, which are moved.
+    model's own (merged adapters). `written` is a folder of existing weight files, which are moved.
     """
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)

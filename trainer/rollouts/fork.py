@@ -57,8 +57,7 @@ def check_moment(total: int, turns: int) -> None:
 
 def check(total: int, windows: int, turns: int, *, segment: int) -> None:
     """Check that a rollout of `total` turns with tokens of `windows` context windows can continue after its first
-    `turns` ones;
-    `segment` is that of the next turn. Raises ForkImpossible.
+    `turns` ones; `segment` is that of the next turn. Raises ForkImpossible.
     """
     check_moment(total, turns)
     if not windows:
@@ -108,8 +107,7 @@ async def moment(
     store: SnapshotStore,
 ) -> tuple[Lease, int]:
     """Sandbox after the first `turns` turns of `parent`, and how many turns were rerun for it. Needs no tokens. Raises
-    like
-    `prepare`.
+    like `prepare`.
     """
     check_moment(len(parent.turns), turns)
     if schema_hash_of(profile) != parent.tool_schema_hash:

@@ -5,10 +5,9 @@ An attempt lost to infrastructure is retried up to `infra_retries` times where t
 only when all G attempts have a verdict: a baseline over fewer rollouts would be noisier for exactly the prompts that
 strain the infrastructure most. A rejected group is reported with its causes.
 
-Some attempts may be missing, and the baseline is then that of the others (at least two): attempts that
-`straggler = trim` ends because they take far longer than the rest of their group (`stragglers.py`), and graded attempts
-whose
-reward could not be computed (a language model gave no usable grade), or which the store did not take.
+Some attempts may be missing, and the baseline is then that of the others (at least two): attempts that `straggler =
+trim` ends because they take far longer than the rest of their group (`stragglers.py`), and graded attempts whose reward
+could not be computed (a language model gave no usable grade), or which the store did not take.
 """
 
 from __future__ import annotations
@@ -100,16 +99,12 @@ async def run_group(
     """Run `config.group_size` attempts at `task`.
 
     `seed` fixes the sampling of every attempt. `on_trajectory` is awaited for each trajectory as it ends, including
-    lost attempts.
-    `slots` is shared by all groups of a process; without it the group has its own bound. `dispatched_version` is the
-    version at
-    admission; it defaults to the oldest version that generated. `snapshots` keeps what `config.harness.snapshot_every`
-    requests.
-    With an `origin` every attempt continues from there (`fork.py`). With `checkpoints` an attempt lost with its worker
-    resumes from its
-    last snapshot (`checkpoint.py`). `watch` is called after each turn. `store` stores each trajectory as it ends; a
-    failure costs
-    only that rollout. No token is sampled before the engine serves `min_version`.
+    lost attempts. `slots` is shared by all groups of a process; without it the group has its own bound.
+    `dispatched_version` is the version at admission; it defaults to the oldest version that generated. `snapshots`
+    keeps what `config.harness.snapshot_every` requests. With an `origin` every attempt continues from there
+    (`fork.py`). With `checkpoints` an attempt lost with its worker resumes from its last snapshot (`checkpoint.py`).
+    `watch` is called after each turn. `store` stores each trajectory as it ends; a failure costs only that rollout. No
+    token is sampled before the engine serves `min_version`.
     """
     services = RolloutServices(
         client=client,

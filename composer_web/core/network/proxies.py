@@ -2,8 +2,7 @@
 
 `OPENCOMPOSER_TRUSTED_PROXIES` names the proxies. Their X-Forwarded-For replaces the address of the connection before
 Django sees the request, so that `REMOTE_ADDR` is the client's for rate limits, log-in and the audit log alike. The
-header
-is ignored from every other peer. uvicorn's own handling, which trusts the loopback by default, is off
+header is ignored from every other peer. uvicorn's own handling, which trusts the loopback by default, is off
 (`--no-proxy-headers`).
 """
 

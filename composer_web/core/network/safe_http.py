@@ -1,8 +1,7 @@
 """Requests to user-supplied URLs, without access to our own network.
 
-`sandbox.network.guard` checks the resolved address when the connection is made. Redirects are not followed, proxies
-of the
-environment are not used, and only the beginning of a response is read.
+`sandbox.network.guard` checks the resolved address when the connection is made. Redirects are not followed, proxies of
+the environment are not used, and only the beginning of a response is read.
 """
 
 from __future__ import annotations

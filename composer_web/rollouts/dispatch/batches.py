@@ -1,9 +1,9 @@
 """The batch of a run's next step. It is recorded once, when the trainer wants it and enough groups are accepted.
 
-The trainer names the step that it wants (`want`). Whoever makes the batch possible then records it: the trainer
-itself, a
-worker whose group was accepted or dropped, or the periodic pump. One transaction holds the record and the message
-`train.step` to the run's worker, so every recorded step is dispatched. `runs/training/redispatch.py` resends lost messages.
+The trainer names the step that it wants (`want`). Whoever makes the batch possible then records it: the trainer itself,
+a worker whose group was accepted or dropped, or the periodic pump. One transaction holds the record and the message
+`train.step` to the run's worker, so every recorded step is dispatched. `runs/training/redispatch.py` resends lost
+messages.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ class Event(Protocol):
 class EngineWatch:
     def __init__(self, deployment: str, event: Event, in_store: Callable[[int], bool], *, max_lag: int = 1) -> None:
         """`in_store` tells whether a version is published: engines may see it in the store before `published` is
-        called.
-        `max_lag` is the number of versions that an engine may lag behind the newest before it is reported."""
+        called. `max_lag` is the number of versions that an engine may lag behind the newest before it is reported."""
         self._deployment, self._event, self._in_store = deployment, event, in_store
         self._digests: dict[int, str] = {}
         """Digests of the versions published by this process."""

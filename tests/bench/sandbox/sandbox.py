@@ -3,11 +3,11 @@
 Prints one JSON object as its last line. `start_ms` is from the request to the end of the first command; `file_call_ms`
 is the slowest of the medians of read, write and list; `clone_ms` is what giving a sandbox its own writable copy of a
 200 MB environment costs; `checkpoint_ms` is a snapshot of 2 MB in 120 changed files, `save_ms` the same into a snapshot
-store; `fork64_ms` is from that snapshot to 64 sandboxes that answer; `grading_added_ms` is
-what grading in a clean sandbox costs beyond the tests themselves; `mb_each` is the larger of what the control group and
-what the processes of idle sandboxes hold. Peers on the same machine at the same moment: a plain bash, `unshare`
-with the same namespaces around one, and `docker run` and `docker exec` where an engine answers (or, with `--docker`,
-where one can be started). On a busy machine `--realtime` gives what idle cores would give; the answer says so.
+store; `fork64_ms` is from that snapshot to 64 sandboxes that answer; `grading_added_ms` is what grading in a clean
+sandbox costs beyond the tests themselves; `mb_each` is the larger of what the control group and what the processes of
+idle sandboxes hold. Peers on the same machine at the same moment: a plain bash, `unshare` with the same namespaces
+around one, and `docker run` and `docker exec` where an engine answers (or, with `--docker`, where one can be started).
+On a busy machine `--realtime` gives what idle cores would give; the answer says so.
 """
 
 from __future__ import annotations

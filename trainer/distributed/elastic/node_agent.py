@@ -1,8 +1,7 @@
 """Node agent: waits in a shared folder for runs that need another node, and runs their ranks here.
 
 `python -m trainer.distributed.elastic.node_agent FOLDER` (`manage.py ranks` passes the product's folder). It serves one
-run at a
-time and ends on SIGTERM.
+run at a time and ends on SIGTERM.
 """
 
 from __future__ import annotations

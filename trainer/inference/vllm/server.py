@@ -65,8 +65,7 @@ class VllmEngine:
         verify_seconds: float = AGAIN_SECONDS,
     ) -> None:
         """Servers come from `servers` and the file `replicas`. They must see `data` under the same path: weights pass
-        through
-        `data`/vllm.
+        through `data`/vllm.
         """
         self._memory = data / "run" / "inference-deployments.json"
         self._scratch, numbers = data / "vllm", count()

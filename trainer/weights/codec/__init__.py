@@ -3,9 +3,9 @@
 Signed zeros, infinities and NaN payloads survive because nothing is ever computed with them.
 
 `fast`: gaps between changed words and differences of the raw words, zstd. Words with exponents so small that many of
-them change are counted apart, as bits: they are few, and hold a good part of the changes.
-`small`: the same, with all positions ordered by the receiver's old exponent, on which the chance of a change depends.
-Where many words change, XOR in byte planes and zstd is tried as well, and the shorter of the two is kept.
+them change are counted apart, as bits: they are few, and hold a good part of the changes. `small`: the same, with all
+positions ordered by the receiver's old exponent, on which the chance of a change depends. Where many words change, XOR
+in byte planes and zstd is tried as well, and the shorter of the two is kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Services that tests talk to, run inside the environment itself: a database or a cache on its own loopback.
 
-What there is, and what stands in for it, is in `table.py`. What starts them is
-part of the environment (`~/.services/start`), and a pytest plugin of the virtual environment calls it before the first
-test, in every sandbox: the installer's, the verifier's, and the one a policy works in.
+What there is, and what stands in for it, is in `table.py`. What starts them is part of the environment
+(`~/.services/start`), and a pytest plugin of the virtual environment calls it before the first test, in every sandbox:
+the installer's, the verifier's, and the one a policy works in.
 """
 
 from __future__ import annotations
