@@ -12,7 +12,7 @@ from django.http.multipartparser import MultiPartParserError
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from composer_web.api.auth import Forbidden
+from composer_web.api.auth import CsrfFailed, Forbidden
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import UserError, taken
 
@@ -56,9 +56,11 @@ def install(api: NinjaAPI) -> None:
 
     @api.exception_handler(HttpError)
     def http(request: HttpRequest, error: HttpError) -> HttpResponse:
-        csrf = "CSRF" in str(error)
-        text = "the CSRF token is missing or wrong; reload the page, or use a token" if csrf else str(error)
-        return answer(request, error.status_code, "csrf" if csrf else "invalid", text)
+        return answer(request, error.status_code, "invalid", str(error))
+
+    @api.exception_handler(CsrfFailed)
+    def csrf(request: HttpRequest, error: CsrfFailed) -> HttpResponse:
+        return answer(request, 403, "csrf", "the CSRF token is missing or wrong; reload the page, or use a token")
 
     @api.exception_handler(Http404)
     def missing(request: HttpRequest, error: Http404) -> HttpResponse:
