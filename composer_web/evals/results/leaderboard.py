@@ -125,7 +125,7 @@ def _of_suite(release: Release) -> list[int]:
     rows = (
         comparable()
         .filter(release=None, suite_id=release.suite_id)
-        .annotate(versions=ArrayAgg("groups__task_version_id", distinct=True, ordering="groups__task_version_id"))
+        .annotate(versions=ArrayAgg("groups__task_version_id", distinct=True, order_by="groups__task_version_id"))
     )
     release.suite_evaluations = [pk for pk, versions in rows.values_list("pk", "versions") if versions == members]  # type: ignore[attr-defined]
     return list(release.suite_evaluations)  # type: ignore[attr-defined]
