@@ -66,14 +66,14 @@ class Plan(BaseModel):
 
 
 INFLECTION, PARSE, TOOLZ, CACHETOOLS = (Package(name=name) for name in ("inflection", "parse", "toolz", "cachetools"))
-SORTEDCONTAINERS = Package(name="sortedcontainers", version="2.4.0")
+ISODATE = Package(name="isodate", version="0.7.2")
 SLUGIFY = Package(name="python-slugify", version="8.0.4")
 
 PLANS: dict[Size, Plan] = {
     "smoke": Plan(
         size="smoke",
         train_packages=(INFLECTION, PARSE),
-        new_packages=(CACHETOOLS, SORTEDCONTAINERS),
+        new_packages=(CACHETOOLS, ISODATE),
         tasks_per_package=1,
         demonstrations=32,
         accuracy=0.5,
@@ -96,7 +96,7 @@ PLANS: dict[Size, Plan] = {
     "full": Plan(
         size="full",
         train_packages=(INFLECTION, PARSE, TOOLZ, SLUGIFY),
-        new_packages=(CACHETOOLS, SORTEDCONTAINERS),
+        new_packages=(CACHETOOLS, ISODATE),
         tasks_per_package=12,
         demonstrations=336,
         accuracy=0.25,

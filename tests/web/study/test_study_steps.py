@@ -78,10 +78,10 @@ def test_a_suite_is_posted_once_and_gives_its_bundles(asked: Requests, told: lis
 def test_a_pinned_package_needs_no_environment_and_another_is_requested_once(asked: Requests) -> None:
     assert tasks.environment(asked, Package(name="toolz")) == "toolz"
     for _ in range(2):
-        with pytest.raises(StudyError, match="environment sortedcontainers: it is requested"):
-            tasks.environment(asked, Package(name="sortedcontainers", version="2.4.0"))
+        with pytest.raises(StudyError, match="environment isodate: it is requested"):
+            tasks.environment(asked, Package(name="isodate", version="0.7.2"))
     found = asked.client.get("/environments/repositories")["items"]
-    assert [(one["name"], one["kind"], one["revision"]) for one in found] == [("sortedcontainers", "sdist", "2.4.0")]
+    assert [(one["name"], one["kind"], one["revision"]) for one in found] == [("isodate", "sdist", "0.7.2")]
 
 
 @pytest.mark.django_db
