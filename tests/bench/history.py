@@ -111,7 +111,7 @@ def table(records: Sequence[Record]) -> str:
     for bench, record in newest(records).items():
         name, goals = headline(record), record["goals"]
         measured = re.split(r"beside|\(|, the bench", record["commit"])[0]  # older records say more than a commit
-        commit = re.findall(r"\b[0-9a-f]{7}\b", measured) or ["?"]
+        commit = re.findall(r"\b[0-9a-f]{7,12}\b", measured) or ["?"]
         goal = f"{goals[name][0]} {goals[name][1]:g}" if name in goals else "–"
         wrong = missed(record)
         counted = f"{len(wrong)} of {len(goals)}" + (f": {', '.join(wrong)}" if wrong else "") if goals else "–"
