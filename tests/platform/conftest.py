@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -65,16 +66,33 @@ class Stack:
         return processes.of_stack(self.layout, environment.read_mark(self.layout))
 
 
-@pytest.fixture
-def stack() -> Iterator[Stack]:
+@contextlib.contextmanager
+def own_stack() -> Iterator[Stack]:
     folder = Path(tempfile.mkdtemp(prefix="oc-stack-"))
     yield Stack(folder)
     bring_down(Layout.open(folder))
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def services(stack: Stack) -> Stack:
+def up(stack: Stack) -> Stack:
     done = stack.command("up", "--only-services", "--detach")
     assert done.returncode == 0, done.stderr
     return stack
+
+
+@pytest.fixture
+def stack() -> Iterator[Stack]:
+    with own_stack() as made:
+        yield made
+
+
+@pytest.fixture
+def services(stack: Stack) -> Stack:
+    return up(stack)
+
+
+@pytest.fixture(scope="module")
+def standing() -> Iterator[Stack]:
+    """Services that run before and after each test."""
+    with own_stack() as made:
+        yield up(made)

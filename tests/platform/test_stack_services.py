@@ -40,11 +40,12 @@ def write_one(stack: Stack) -> None:
         connection.execute("INSERT INTO kept VALUES (1)")
 
 
-def test_both_services_come_back_with_their_data_after_kill_9(services: Stack) -> None:
-    write_one(services)
-    with broker(services) as client:
+def test_both_services_come_back_with_their_data_after_kill_9(standing: Stack) -> None:
+    write_one(standing)
+    written = rows(standing)
+    with broker(standing) as client:
         client.lpush("queue", "message")
-    supervisor = Supervisor(services.layout)
+    supervisor = Supervisor(standing.layout)
     before = {name: supervisor.state(name).pid for name in ("postgres", "valkey")}
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
@@ -54,59 +55,56 @@ def test_both_services_come_back_with_their_data_after_kill_9(services: Stack) -
         return all(state.state == "RUNNING" and state.pid != before[state.name] for state in now.values())
 
     wait_until(back, seconds=40, what="a restart of both services")
-    layout = services.layout
+    layout = standing.layout
     postgres.wait_ready(layout.postgres, layout.postgres_socket, seconds=20, log=layout.logs / "postgres.log")
-    assert rows(services) == 1
-    with broker(services) as client:
+    assert rows(standing) == written
+    with broker(standing) as client:
         assert client.lrange("queue", 0, -1) == [b"message"]
 
 
-def test_a_second_start_finds_the_data_of_the_first(services: Stack) -> None:
+def test_down_leaves_no_process_and_the_next_start_finds_the_data(services: Stack) -> None:
+    """And no stale address. A lock file with the pid of another process does not stop Postgres: after a reboot the number in
+    postmaster.pid may belong to anybody, and Postgres alone would refuse to start. Down ends only what carries our mark."""
     write_one(services)
-    assert services.command("down").returncode == 0
-    assert services.command("up", "--only-services", "--detach").returncode == 0
-    write_one(services)
-    assert rows(services) == 2
-
-
-def test_down_leaves_no_process_and_no_stale_address(services: Stack) -> None:
     pids = services.processes()
     assert len(pids) >= 3  # the supervisor, Postgres, Valkey
-    done = services.command("down")
+    foreign = subprocess.Popen(["sleep", "60"], env={**os.environ, environment.MARK: "of-another-stack"})
+    try:
+        done = services.command("down")
+        assert foreign.poll() is None
+    finally:
+        foreign.kill()
+        foreign.wait()
     assert done.returncode == 0 and "stopped" in done.stderr
     assert [pid for pid in pids if processes.alive(pid)] == []
     assert services.variables == {}
     assert "nothing was running" in services.command("down").stderr
     assert services.command("status").stdout == "not running\n"
-
-
-def test_a_second_up_joins_the_running_stack(services: Stack) -> None:
-    pids = set(services.processes())
-    done = services.command("up", "--only-services")
-    assert done.returncode == 0 and "keeps running" in done.stderr
-    assert pids <= set(services.processes())
-
-
-def test_a_start_after_the_supervisor_was_killed_replaces_what_it_left(services: Stack) -> None:
+    (services.layout.postgres / "postmaster.pid").write_text(f"{os.getpid()}\n{services.layout.postgres}\n")
+    done = services.command("up", "--only-services", "--detach")
+    assert done.returncode == 0, done.stderr
     write_one(services)
-    left = services.processes()
-    os.kill(Supervisor(services.layout).pid, signal.SIGKILL)
-    assert services.command("up", "--only-services", "--detach").returncode == 0
+    assert rows(services) == 2
+
+
+def test_a_second_up_joins_the_running_stack(standing: Stack) -> None:
+    pids = set(standing.processes())
+    done = standing.command("up", "--only-services")
+    assert done.returncode == 0 and "keeps running" in done.stderr
+    assert pids <= set(standing.processes())
+
+
+def test_a_start_after_the_supervisor_was_killed_replaces_what_it_left(standing: Stack) -> None:
+    write_one(standing)
+    written = rows(standing)
+    left = standing.processes()
+    os.kill(Supervisor(standing.layout).pid, signal.SIGKILL)
+    assert standing.command("up", "--only-services", "--detach").returncode == 0
     assert [pid for pid in left if processes.alive(pid)] == []
-    assert rows(services) == 1
+    assert rows(standing) == written
 
 
-def test_down_ends_only_processes_that_carry_our_mark(services: Stack) -> None:
-    foreign = subprocess.Popen(["sleep", "60"], env={**os.environ, environment.MARK: "of-another-stack"})
-    try:
-        services.command("down")
-        assert foreign.poll() is None
-    finally:
-        foreign.kill()
-        foreign.wait()
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_a_signal_to_the_foreground_command_stops_everything(stack: Stack, how: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "scripts.stack", "up", "--only-services"],
@@ -126,14 +124,6 @@ def test_a_signal_to_the_foreground_command_stops_everything(stack: Stack, how: 
         finally:
             command.kill()
     assert [pid for pid in pids if processes.alive(pid)] == []
-
-
-def test_a_lock_file_with_the_pid_of_another_process_does_not_stop_postgres(services: Stack) -> None:
-    """After a reboot the number in postmaster.pid may belong to anybody; Postgres alone would refuse to start."""
-    services.command("down")
-    (services.layout.postgres / "postmaster.pid").write_text(f"{os.getpid()}\n{services.layout.postgres}\n")
-    done = services.command("up", "--only-services", "--detach")
-    assert done.returncode == 0, done.stderr
 
 
 def test_an_interrupted_initdb_is_made_again(stack: Stack) -> None:
@@ -176,15 +166,15 @@ def test_a_socket_folder_that_others_may_enter_is_not_reused(tmp_path: Path) -> 
     second.rmdir()
 
 
-def test_valkey_refuses_those_without_the_password_and_secrets_are_private(services: Stack) -> None:
-    port = int(services.variables["OPENCOMPOSER_REDIS_URL"].rpartition(":")[2].split("/")[0])
+def test_valkey_refuses_those_without_the_password_and_secrets_are_private(standing: Stack) -> None:
+    port = int(standing.variables["OPENCOMPOSER_REDIS_URL"].rpartition(":")[2].split("/")[0])
     with redis.Redis(port=port, socket_timeout=3) as stranger, pytest.raises(redis.AuthenticationError):
         stranger.ping()
     for name in ("env", "valkey.conf", "mark"):
-        assert stat.S_IMODE((services.layout.run / name).stat().st_mode) & 0o077 == 0 or name == "mark"
-    assert stat.S_IMODE(services.layout.run.stat().st_mode) == 0o700
+        assert stat.S_IMODE((standing.layout.run / name).stat().st_mode) & 0o077 == 0 or name == "mark"
+    assert stat.S_IMODE(standing.layout.run.stat().st_mode) == 0o700
     listening = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert services.variables["OPENCOMPOSER_REDIS_URL"].split(":")[2].split("@")[0] not in listening
+    assert standing.variables["OPENCOMPOSER_REDIS_URL"].split(":")[2].split("@")[0] not in listening
 
 
 def test_a_taken_port_that_the_user_named_is_refused(stack: Stack) -> None:
