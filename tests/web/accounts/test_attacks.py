@@ -32,8 +32,8 @@ from composer_web.runs.models import Run
 from sandbox.errors import PackageError
 from sandbox.network.guard import Guard, Refused
 from sandbox.repositories.git import check_url as check_repository
-from tests.browser import seed
 from tests.web.making import claim, finish
+from tests.web.seeded import few
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
@@ -202,7 +202,7 @@ def poison() -> list[str]:
 
 def test_no_text_of_the_database_or_of_a_trajectory_becomes_an_element() -> None:
     """Every kind of page that links lead to from the home page, once or twice each."""
-    world = seed.world(groups=2, steps=6)  # its first group's trajectories, files, patches and reports are hostile
+    world = few()  # its first group's trajectories, files, patches and reports are hostile
     took = poison()
     assert len(took) > 15, took
     client = Client()

@@ -166,7 +166,7 @@ def group(running: Run) -> Group:
     return Group.objects.filter(run=running).earliest("prompt_index")
 
 
-@settings(max_examples=40, suppress_health_check=SAME_GROUP)
+@settings(max_examples=15, suppress_health_check=SAME_GROUP)
 @given(words=WORDS, values=OBJECTS, passed=st.booleans())
 @example(words=PLAIN, values={"a": nested(3000)}, passed=False)
 @example(words=PLAIN, values=HUGE, passed=False)
@@ -205,7 +205,7 @@ def test_every_field_is_stored_and_read_back(
 UNCHECKED = ("patch", "patch_skipped", "report", "turns", "messages", "reward_parts")
 
 
-@settings(max_examples=25, suppress_health_check=SAME_GROUP)
+@settings(max_examples=12, suppress_health_check=SAME_GROUP)
 @given(
     field=st.sampled_from(UNCHECKED), text=st.sampled_from(["\0", "\ud800", "\udfff\0 and more"]), passed=st.booleans()
 )

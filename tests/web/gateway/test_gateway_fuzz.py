@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from composer_web.gateway import configuration
-from tests.web.gateway.test_gateway import Gateway, engine, gateway, promoted
+from tests.web.gateway.test_gateway import Gateway, gateway, promoted
 
-__all__ = ["engine", "gateway", "promoted"]  # fixtures
+__all__ = ["gateway", "promoted"]  # fixtures
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TEXT = st.text(max_size=30) | st.sampled_from(["<|im_end|>", "<tool_call>", "\ud800", "\0", "{}", "[", "production"])
@@ -73,7 +73,7 @@ def changed(draw: st.DrawFn) -> Any:
     return body
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changed() | ANY)
 @example(SOUND)
 @example(STREAMED)

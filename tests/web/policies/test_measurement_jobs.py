@@ -222,6 +222,8 @@ def test_somebody_stops_it(fresh: Policy, shop: str, people: dict[str, User], mo
             super().__init__(*words, **how)  # type: ignore[call-overload]
             alive.append(self.pid)
 
+    script = "import time; print('{\"doing\": \"reads\", \"share\": 0.5}', flush=True); time.sleep(600)"
+    monkeypatch.setattr(measurement_worker, "COMMAND", (sys.executable, "-c", script))
     monkeypatch.setattr(measurement_jobs, "say", look)
     monkeypatch.setattr(measurement_worker.subprocess, "Popen", Watched)
     assert measurement_worker.carry_out(order.pk) == "stopped: somebody stopped it"
