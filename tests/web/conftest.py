@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +30,12 @@ from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_suite
 from sandbox.harness.types import ToolCall
 from sandbox.tasks.procedural import generate
+from scripts.stack import ports
 from tests.web.cli.fixtures import cli, line, reviewer, trained
+from tests.web.forked import ForkedProduct
 from tests.web.making import SMALL
 from trainer.config import RunConfig
+from trainer.inference.embedded.serving.process import EmbeddedServer
 
 _task = functools.lru_cache(maxsize=None)(generate)
 """Generated tasks never change: made once a session."""
@@ -47,6 +50,21 @@ def unseen_leases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     marker = request.node.get_closest_marker("django_db")
     if marker is not None and not marker.kwargs.get("transaction", False):
         monkeypatch.setattr(leases.keeper, "keep", lambda held: None)
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """The real engine, started once: tests deploy policies of their own."""
+    with EmbeddedServer(tmp_path_factory.mktemp("engine")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def forked(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedProduct]:
+    """The imports of workers, trainers and scripts, once for all tests."""
+    made = ForkedProduct(tmp_path_factory.mktemp("product"), ports.any_free(), OPENCOMPOSER_TRAINER_LEASE_SECONDS="3")
+    yield made
+    made.stop()
 
 
 @pytest.fixture

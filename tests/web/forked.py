@@ -1,8 +1,8 @@
 """Workers and trainers forked from one process that has imported them: killed and started by the hundred, none waits for torch.
 
 `python -m tests.web.forked SOCKET` imports the product, and then forks a process for each request on its socket; what runs in it
-is `celery …` or `manage.py …` as typed. `ForkedProduct` is a `Product` of such processes. Train workers start their trainer
-process with `forked_client.py`, a stand-in that ends as the forked process ends, and takes it along when it is killed.
+is `celery …`, `manage.py …` or `-c CODE …` as typed. `ForkedProduct` is a `Product` of such processes. Train workers start their
+trainer process with `forked_client.py`, a stand-in that ends as the forked process ends, and takes it along when it is killed.
 """
 
 from __future__ import annotations
@@ -48,6 +48,17 @@ class ForkedProduct(Product):
                 stdout=log,
                 stderr=log,
             )
+
+    def script(self, code: str, *words: str) -> subprocess.Popen[str]:
+        """A process of these lines of Python, as `python -c` would run them."""
+        return subprocess.Popen(
+            [sys.executable, "-S", "-E", str(CLIENT), "-c", code, *words],
+            env=self.variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def kill(self, name: str) -> None:
         """Kill -9 the worker itself, and start it again."""
@@ -160,7 +171,11 @@ class Server:
 
 
 def run(argv: Sequence[str]) -> int:
-    """`manage.py …` or `-m celery …` in this process."""
+    """`manage.py …`, `-m celery …` or `-c CODE …` in this process."""
+    if argv[0] == "-c":
+        sys.argv = ["-c", *argv[2:]]
+        exec(compile(argv[1], "<script>", "exec"), {"__name__": "__main__"})
+        return 0
     if argv[0].endswith("manage.py"):
         from django.core.management import execute_from_command_line
 

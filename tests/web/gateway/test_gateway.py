@@ -48,12 +48,6 @@ class Server(uvicorn.Server):
         yield
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    with EmbeddedServer(tmp_path_factory.mktemp("engine")) as server:
-        yield server
-
-
 @dataclass
 class Gateway:
     """The product over HTTP, with somebody's token."""

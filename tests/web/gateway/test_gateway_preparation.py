@@ -17,9 +17,9 @@ from composer_web.gateway.errors import BadRequest, RateLimited, Unavailable
 from composer_web.gateway.serving import transcripts
 from composer_web.gateway.serving.openai_types import MAX_BODY, MAX_VALUES, parse
 from composer_web.gateway.serving.preparation import Preparation
-from tests.web.gateway.test_gateway import BASE, Gateway, engine, gateway, promoted
+from tests.web.gateway.test_gateway import BASE, Gateway, gateway, promoted
 
-__all__ = ["engine", "gateway", "promoted"]  # fixtures
+__all__ = ["gateway", "promoted"]  # fixtures
 ASK: dict[str, Any] = {"model": "production", "messages": [{"role": "user", "content": "hello"}]}
 
 

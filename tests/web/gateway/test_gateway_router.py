@@ -16,7 +16,7 @@ from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentStatus
 from trainer.inference.embedded.serving.process import EmbeddedServer, ServerProcess
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 gateway, promoted = test_gateway.gateway, test_gateway.promoted
 SECONDS = 60.0
 SESSION = {"X-OpenComposer-Session": "s-1"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from tests.web.conftest import PASSWORD
 from tests.web.helpers import as_read, eventually
 from tests.web.making import claim, trajectory
 from tests.web.product import Product
-from trainer.inference.embedded.serving.process import ServerProcess
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.toy.preset import toy_harness
 from trainer.types import Trajectory, Turn
 
@@ -245,12 +245,6 @@ class TestCollecting:
         assert forks.collect().snapshots == 1
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ServerProcess("trainer.inference.embedded.serving.server", tmp_path_factory.mktemp("engine")) as server:
-        yield server.url
-
-
 def _evaluated(every: int) -> Evaluation:
     """One task, two rollouts of the shipped policy, dispatched."""
     policy = import_base(path=BASE, name="base", toy=True)
@@ -277,8 +271,10 @@ def _prefix_is_exact(child: Trajectory, parent: Trajectory, turn: int) -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("every", [1, 0])
-def test_the_real_policy_goes_on_from_a_turn(engine: str, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
-    monkeypatch.setattr(env(), "inference_url", engine)
+def test_the_real_policy_goes_on_from_a_turn(
+    engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    monkeypatch.setattr(env(), "inference_url", engine.url)
     monkeypatch.setattr(loop, "current_loop", None)
     execution.deployed_at.clear()
     evaluation = _evaluated(every)

@@ -16,7 +16,7 @@ from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.worker import execution, loop, tracing
 from composer_web.tasks.models import Suite
 from composer_web.tasks.services import build_procedural
-from trainer.inference.embedded.serving.process import ServerProcess
+from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.toy.preset import toy_harness
 from trainer.types import Trajectory
 
@@ -41,27 +41,24 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.timeout(600)
 def test_a_real_rollout_from_dispatch_to_recorded(
-    spans: InMemorySpanExporter, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    spans: InMemorySpanExporter, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ServerProcess("trainer.inference.embedded.serving.server", tmp_path_factory.mktemp("engine")) as engine:
-        monkeypatch.setattr(env(), "inference_url", engine.url)
-        monkeypatch.setattr(loop, "current_loop", None)
-        execution.deployed_at.clear()
-        policy = import_base(path=REPOSITORY / "policies" / "base", name="base", toy=True)
-        build_procedural(n_train=1, n_held_out=1)
-        suite = Suite.objects.get(name="held-out")
-        evaluation = create_evaluation(policy=policy, version=0, suite=suite, tasks=1, samples=2, harness=toy_harness())
-        version = suite.memberships.first()
-        assert version is not None
-        services.dispatch_evaluation(evaluation=evaluation, version_ids=[version.task_version_id])
-        mark_running(evaluation=evaluation)
-        group = Group.objects.get(evaluation=evaluation)
-        end = time.monotonic() + PATIENCE
-        while (
-            outcome := execution.execute(group.pk)
-        ) != "accepted":  # a busy machine's attempt is tried again, as ever
-            assert time.monotonic() < end, outcome
-            spans.clear()
+    monkeypatch.setattr(env(), "inference_url", engine.url)
+    monkeypatch.setattr(loop, "current_loop", None)
+    execution.deployed_at.clear()
+    policy = import_base(path=REPOSITORY / "policies" / "base", name="base", toy=True)
+    build_procedural(n_train=1, n_held_out=1)
+    suite = Suite.objects.get(name="held-out")
+    evaluation = create_evaluation(policy=policy, version=0, suite=suite, tasks=1, samples=2, harness=toy_harness())
+    version = suite.memberships.first()
+    assert version is not None
+    services.dispatch_evaluation(evaluation=evaluation, version_ids=[version.task_version_id])
+    mark_running(evaluation=evaluation)
+    group = Group.objects.get(evaluation=evaluation)
+    end = time.monotonic() + PATIENCE
+    while (outcome := execution.execute(group.pk)) != "accepted":  # a busy machine's attempt is tried again, as ever
+        assert time.monotonic() < end, outcome
+        spans.clear()
 
     found = spans.get_finished_spans()
     by_id = {span.context.span_id: span for span in found}

@@ -99,7 +99,7 @@ def test_a_group_of_rollouts_through_vllm(
 
 
 def test_a_rollout_that_cannot_be_stored_costs_neither_its_group_nor_a_second_try_of_it(
-    db: None, choose: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    db: None, choose: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch, engine: EmbeddedServer
 ) -> None:
     """The disk fails at one file of one of four, at every try, and at the training data of the group once."""
     monkeypatch.setattr(ending, "STORE_PAUSES", (0.0, 0.0))
@@ -117,9 +117,8 @@ def test_a_rollout_that_cannot_be_stored_costs_neither_its_group_nor_a_second_tr
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", failing)
-    with EmbeddedServer(tmp_path / "engine") as engine:
-        choose("embedded", engine.url)
-        assert execute(group.pk) == "accepted"
+    choose("embedded", engine.url)
+    assert execute(group.pk) == "accepted"
     group.refresh_from_db()
     assert (group.state, group.attempts) == ("accepted", 1) and failed == {"1.json.zst": 3, "train.json.zst": 1}
     rows = {rollout.sample: rollout for rollout in group.rollouts.all()}
@@ -132,9 +131,9 @@ def test_a_rollout_that_cannot_be_stored_costs_neither_its_group_nor_a_second_tr
 
 
 def test_a_router_fits_the_setting_and_its_engines_are_shown(
-    choose: Callable[[str, str], None], people: dict[str, Any], tmp_path: Path
+    choose: Callable[[str, str], None], people: dict[str, Any], engine: EmbeddedServer, tmp_path: Path
 ) -> None:
-    with EmbeddedServer(tmp_path / "engine") as engine, router(tmp_path / "router", [engine.url]) as before:
+    with router(tmp_path / "router", [engine.url]) as before:
         choose("embedded", before.url)
         assert inference.health().engine == "router"
         client = Client()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
@@ -18,6 +16,7 @@ from composer_web.env import env
 from composer_web.runs.models import Run
 from composer_web.runs.services import create_run, start_run
 from composer_web.system import health
+from tests.web.forked import ForkedProduct
 
 pytestmark = pytest.mark.django_db
 
@@ -60,21 +59,15 @@ def test_messages_that_nobody_takes() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_the_remedy_for_a_queue_of_training_is_a_command_that_starts_a_train_worker() -> None:
+def test_the_remedy_for_a_queue_of_training_is_a_command_that_starts_a_train_worker(forked: ForkedProduct) -> None:
     """As typed: Celery's own parser and this product's checks take it."""
     ok, message, _ = health.check_queues({"train": 1, "train.h100": 2})
     assert not ok
     for queue in ("train", "train.h100"):
         command = f"celery -A composer_web worker -Q {queue} --pool threads -c 1"
         assert f"`{command}`" in message
-        started = subprocess.run(
-            [sys.executable, "-c", STARTED, *command.split()[1:]],
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        assert started.stdout.endswith("accepted\n"), started.stderr
+        out, errors = forked.script(STARTED, *command.split()[1:]).communicate(timeout=240)
+        assert out.endswith("accepted\n"), errors
 
 
 def test_each_pool_that_runs_wait_for_needs_a_worker(draft: Run) -> None:

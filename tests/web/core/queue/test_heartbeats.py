@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from composer_web.core.models import WorkerHeartbeat
+from tests.web.forked import ForkedProduct
 from tests.web.helpers import eventually
-from tests.web.product import Product
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def product(tmp_path: Path, free_port: int) -> Iterator[Product]:
-    made = Product(tmp_path, free_port)
-    yield made
-    made.stop()
+def product(forked: ForkedProduct) -> Iterator[ForkedProduct]:
+    yield forked
+    forked.end()
 
 
-def test_a_worker_that_was_stopped_is_not_a_lost_one(product: Product) -> None:
+def test_a_worker_that_was_stopped_is_not_a_lost_one(product: ForkedProduct) -> None:
     product.start("control")
     eventually(lambda: WorkerHeartbeat.objects.filter(kind="control").exists(), seconds=120, what="the heartbeat")
-    product.running["control"].terminate()
+    product.terminate("control")
     assert product.running["control"].wait(timeout=120) == 0
     assert not WorkerHeartbeat.objects.filter(kind="control").exists()
 
 
-def test_the_clock_says_that_it_lives_and_has_one_row(product: Product) -> None:
+def test_the_clock_says_that_it_lives_and_has_one_row(product: ForkedProduct) -> None:
     """Started again, and killed in between, it is the same clock."""
     for _ in range(2):
         WorkerHeartbeat.objects.filter(kind="clock").update(pid=0)

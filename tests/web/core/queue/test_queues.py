@@ -22,8 +22,8 @@ from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.exports import jobs as exports
 from composer_web.system import reconcile
 from tests.web.conftest import PASSWORD
+from tests.web.forked import ForkedProduct
 from tests.web.helpers import eventually
-from tests.web.product import Product
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -108,9 +108,8 @@ def test_what_lost_its_lease_while_it_was_written_leaves_no_file() -> None:
 
 
 @pytest.mark.timeout(400)
-def test_while_exports_stand_still_messages_leave_and_webhooks_are_tried(tmp_path: Path, free_port: int) -> None:
+def test_while_exports_stand_still_messages_leave_and_webhooks_are_tried(forked: ForkedProduct) -> None:
     """Real workers. Every export waits for a lock of the database that the test holds."""
-    product = Product(tmp_path, free_port)
     with transaction.atomic():
         webhook = Webhook.objects.create(name="hook", url="http://127.0.0.1:9/", secret="", active=False)
         delivery = Delivery.objects.create(webhook=webhook, body={}, due_at=timezone.now())
@@ -122,7 +121,7 @@ def test_while_exports_stand_still_messages_leave_and_webhooks_are_tried(tmp_pat
             with connection.cursor() as cursor:
                 cursor.execute("LOCK TABLE rollouts_export IN ACCESS EXCLUSIVE MODE")
             for name in ("control", "io"):
-                product.start(name)
+                forked.start(name)
             eventually(lambda: WorkerHeartbeat.objects.count() == 2, seconds=180, what="both workers")
             for _ in range(4):
                 app.send_task("rollouts.export", queue="io")
@@ -141,4 +140,4 @@ def test_while_exports_stand_still_messages_leave_and_webhooks_are_tried(tmp_pat
 
         eventually(all_written, seconds=120, what="the exports")
     finally:
-        product.stop()
+        forked.end()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,14 +13,13 @@ from django.db import connections
 
 from composer_web.celery import app
 from composer_web.core.models import Lease, WorkerHeartbeat
-from composer_web.env import REPOSITORY, env
+from composer_web.env import env
 from composer_web.policies.models import Policy
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.runs import services
 from composer_web.runs.models import Run, TrainBatch
 from composer_web.system.reconcile import reconcile
 from composer_web.tasks.models import Suite
-from scripts.stack import ports
 from tests.trainer.stages.memory import small_config
 from tests.web.forked import ForkedProduct
 from tests.web.helpers import eventually
@@ -32,14 +29,6 @@ from trainer.config import CheckpointConfig, RunConfig
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 SECONDS = 180
-
-
-@pytest.fixture(scope="module")
-def forked(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedProduct]:
-    """The imports of workers and trainers, once for all tests."""
-    made = ForkedProduct(tmp_path_factory.mktemp("product"), ports.any_free(), OPENCOMPOSER_TRAINER_LEASE_SECONDS="3")
-    yield made
-    made.stop()
 
 
 @pytest.fixture
@@ -99,6 +88,7 @@ def exactly_once(run: Run, steps: int) -> None:
     assert sorted(step for step, _ in digests) == list(range(1, steps + 1)), "a replay comes to the same weights"
 
 
+@pytest.mark.slow
 def test_two_workers_train_two_runs_of_two_pools_at_the_same_time(
     product: ForkedProduct, queued: Callable[..., Run]
 ) -> None:
@@ -118,7 +108,7 @@ def test_two_workers_train_two_runs_of_two_pools_at_the_same_time(
 
 
 def test_a_killed_worker_and_a_killed_trainer_cost_no_batch(product: ForkedProduct, queued: Callable[..., Run]) -> None:
-    run = queued(steps=6)
+    run = queued(steps=4)
     product.start("train")
     drive(run, until=lambda: run.step >= 1, what="the first step")
     orphan = product.trainer_pids()
@@ -130,9 +120,10 @@ def test_a_killed_worker_and_a_killed_trainer_cost_no_batch(product: ForkedProdu
         os.kill(pid, signal.SIGKILL)
     drive(run, until=lambda: run.recoveries == 2, what="another trainer")
     drive(run, until=lambda: run.state == "finished", what="the end")
-    exactly_once(run, 6)
+    exactly_once(run, 4)
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_train_every_batch_once(product: ForkedProduct, queued: Callable[..., Run]) -> None:
     """A small part of `make bench NAME=dispatch`: the weights of each step are those of an uninterrupted training."""
     run = queued(steps=8)
@@ -150,7 +141,7 @@ def test_kills_at_random_moments_train_every_batch_once(product: ForkedProduct, 
 
 
 def test_a_lost_message_is_sent_again_by_the_reconciler(product: ForkedProduct, queued: Callable[..., Run]) -> None:
-    run = queued()
+    run = queued(steps=2)
     with redis.Redis.from_url(env().redis_url) as client:
         assert client.llen("train") == 1
         client.delete("train")
@@ -170,7 +161,7 @@ def test_a_lost_message_is_sent_again_by_the_reconciler(product: ForkedProduct, 
     problem = "its trainer has not heard of the batch of step 1"
     assert [(f.target, f.problem) for f in reconcile()] == [(f"run {run.pk}", problem)]
     drive(run, until=lambda: run.state == "finished", what="the end")
-    exactly_once(run, 4)
+    exactly_once(run, 2)
 
 
 def own_queue() -> str:
@@ -186,7 +177,7 @@ def age_messages() -> None:
 
 def test_pausing_and_cancelling_reach_a_trainer_that_waits(product: ForkedProduct, queued: Callable[..., Run]) -> None:
     """Without the reconciler, and although nothing asks Postgres while it waits."""
-    run, next_run = queued(), queued()
+    run, next_run = queued(steps=2), queued(steps=2)
     product.start("train")
     waits_for_its_first_batch(run)
     services.pause_run(run=run)
@@ -196,7 +187,7 @@ def test_pausing_and_cancelling_reach_a_trainer_that_waits(product: ForkedProduc
     eventually(lambda: not product.trainer_pids(), seconds=SECONDS, what="the end of the trainer")
     services.resume_run(run=run)
     drive(run, until=lambda: run.state == "finished", what="the end")
-    exactly_once(run, 4)
+    exactly_once(run, 2)
 
 
 def test_cancelling_ends_a_trainer_in_the_middle_of_a_step_and_frees_its_memory(
@@ -229,33 +220,18 @@ def test_a_worker_that_is_stopped_puts_its_run_back(product: ForkedProduct, queu
     exactly_once(run, 4)
 
 
-def test_a_second_worker_of_a_name_is_refused_on_one_machine_only(product: ForkedProduct, tmp_path: Path) -> None:
+def test_a_second_worker_of_a_name_is_refused_on_one_machine_only(product: ForkedProduct) -> None:
     code = (
-        "import django; django.setup(); import socket, sys\n"
+        "import socket, sys\n"
         "socket.gethostname = lambda: sys.argv[1]\n"
         "from composer_web.runs.training.train_worker import TrainWorker, PlaceTaken\n"
         "worker = TrainWorker('gpu-0', ['train'])\n"
         "worker.occupy(seconds=0); print('placed', flush=True); sys.stdin.read()"
     )
 
-    def start(host: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", code, host],
-            env={
-                **product.variables,
-                "OPENCOMPOSER_DATA": str(tmp_path),
-                "DJANGO_SETTINGS_MODULE": "composer_web.settings",
-            },
-            cwd=REPOSITORY,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    first = start("a")
+    first = product.script(code, "a")
     assert first.stdout is not None and first.stdout.readline() == "placed\n"
-    other_host, same_host = start("b"), start("a")
+    other_host, same_host = product.script(code, "b"), product.script(code, "a")
     assert other_host.communicate("", timeout=SECONDS)[0] == "placed\n"
     assert "a train worker named train@a/gpu-0 runs already" in same_host.communicate("", timeout=SECONDS)[1]
     first.communicate("", timeout=SECONDS)
