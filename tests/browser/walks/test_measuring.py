@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 AUDIT = (Path(__file__).parents[1] / "pages" / "audit.js").read_text()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_measurement_is_watched_on_a_phone(
     chrome: Browser, product: Product, db: None, theme: str, django_db_blocker: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -92,7 +92,7 @@ def test_y_copies_a_link_to_the_turn(operator: Page, product: Product, secure: b
     reader.close()
 
 
-@pytest.mark.parametrize("index", [60, 100])
+@pytest.mark.parametrize("index", [pytest.param(60, marks=pytest.mark.slow), 100])
 def test_a_linked_turn_stays_where_it_is_while_its_neighbours_come(
     operator: Page, product: Product, index: int
 ) -> None:

@@ -51,19 +51,13 @@ def test_pages_need_nothing_from_elsewhere_and_no_exception_of_the_policy(site: 
             assert (page.parent / target.partition("?")[0]).resolve().exists(), (page, target)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[lost](nowhere.md)", "page does not exist"),
-        ("[lost](concepts/task.md#no-such-heading)", "anchor does not exist"),
-    ],
-)
-def test_a_broken_link_fails_the_build(text: str, said: str, tmp_path: Path) -> None:
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     build.stage(tmp_path)
     with (tmp_path / "docs/index.md").open("a") as index:
-        index.write(f"\n{text}\n")
-    with pytest.raises(BuildError, match=said):
+        index.write("\n[lost](nowhere.md) and [lost](concepts/task.md#no-such-heading)\n")
+    with pytest.raises(BuildError) as failed:
         build.render(tmp_path)
+    assert "page does not exist" in str(failed.value) and "anchor does not exist" in str(failed.value)
 
 
 def test_a_page_that_the_navigation_lacks_is_named(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from composer_web.rollouts.exports import jobs as exports
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.worker.tasks import export as export_task
 from composer_web.runs.models import Run
-from composer_web.ui.table_writers import WRITERS
 from tests.web.doubling import fill
 from tests.web.making import claim, finish
 
@@ -82,7 +81,7 @@ def test_parquet_has_typed_columns(graded: Run, people: dict[str, User]) -> None
     assert sorted(filter(None, table["verdict"].to_pylist())) == ["failed", "failed", "passed", "passed"]
 
 
-@pytest.mark.parametrize("format", list(WRITERS))
+@pytest.mark.parametrize("format", [pytest.param("csv", marks=pytest.mark.slow), "jsonl", "parquet"])
 def test_a_chunk_is_in_memory_at_a_time_and_no_trajectory_is_read(
     graded: Run, people: dict[str, User], monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:

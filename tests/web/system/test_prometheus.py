@@ -77,7 +77,7 @@ def test_how_full_the_cache_of_an_engine_is(
 ) -> None:
     with InferenceAdmin(engine.url) as admin:
         admin.deploy(DeploymentSpec(name="policy", policy_dir=str(REPOSITORY / "policies" / "base")))
-        ask = GenerateRequest(deployment="policy", prompt_ids=[5, 6, 7], max_tokens=400, temperature=1.0, seed=1)
+        ask = GenerateRequest(deployment="policy", prompt_ids=[5, 6, 7], max_tokens=40, temperature=1.0, seed=1)
         httpx.post(f"{engine.url}/generate", json=ask.model_dump(), timeout=60, trust_env=False).raise_for_status()
         monkeypatch.setattr(env(), "inference_url", engine.url)
         text = client.get("/metrics", headers=bearer("operator", "metrics")).content.decode()
