@@ -29,11 +29,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 AUDIT = (Path(__file__).parent / "audit.js").read_text()
 SIZES = {"wide": (1280, 800), "narrow": (360, 800)}
 LARGEST = (3840, 2160)
-KEY_PAGES = frozenset({"home", "runs", "run-form", "trajectory", "group", "task-review", "system"})
+KEY_PAGES = frozenset({"home", "runs", "run-form", "trajectory", "group", "task-review"})
 """Pages of the daily jobs, which axe judges in every run of the tests; colours it judges only thoroughly, for `audit.js` looks
 at contrast too."""
-COSTLY = frozenset({"api", "run-charts"})
-"""Left to the thorough visit: the one draws the API's whole description, the other what `run` shows, for many more charts."""
+COSTLY = frozenset({"api", "run-charts", "run-supervised", "sweep", "compare", "release-refreshed"})
+"""Left to the thorough visit: the API's whole description, and second pages of many charts; the walks open sweeps and
+comparisons, and fail on a console error too."""
 FILLS = """() => {
   const page = document.querySelector(".page:not(.page--narrow)");
   const found = page && page.offsetWidth < 0.75 * innerWidth ? [`the page fills ${page.offsetWidth} of ${innerWidth}`] : [];
