@@ -17,6 +17,7 @@ MAX_TEMPLATE = 160
 CHECKS: dict[str, list[str]] = {
     "ruff check": [str(BIN / "ruff"), "check", "--quiet", "."],
     "ruff format": [str(BIN / "ruff"), "format", "--check", "--quiet", "."],
+    "system checks": [sys.executable, "manage.py", "check", "--fail-level", "WARNING"],
     "layers": [str(BIN / "lint-imports"), "--no-logo"],
     "help pages": [sys.executable, "-m", "scripts.docs", "--check"],
     "mypy": [str(BIN / "mypy"), "--no-error-summary"],
