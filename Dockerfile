@@ -21,7 +21,7 @@ ARG TORCH_ARGS=""
 COPY requirements-torch.txt requirements.lock ./
 RUN pip install $TORCH_ARGS -r requirements-torch.txt \
     && pip install uv \
-    && uv pip install --system --no-cache --require-hashes --no-deps -r requirements.lock
+    && uv pip install --system --no-cache --compile-bytecode --require-hashes --no-deps -r requirements.lock
 
 COPY manage.py ./
 COPY sandbox ./sandbox
@@ -36,7 +36,9 @@ COPY scripts ./scripts
 COPY mkdocs.yml ./
 
 # The command `opencomposer`; what it needs is in the lock.
+# Nothing is compiled later: the folders are not the user's to write.
 RUN uv pip install --system --no-cache --no-deps ./opencomposer \
+    && python -m compileall -q sandbox trainer composer_web opencomposer \
     && useradd --uid 10001 --create-home composer && install -d -o composer -g composer /data
 # The help pages. Their reference is made from the code, which reads the settings and needs no service.
 RUN OPENCOMPOSER_DATA=/tmp/docs python -m scripts.docs && rm -rf /tmp/docs

@@ -41,7 +41,7 @@ say "installing torch (the largest part)"
 say "installing the locked packages"
 "${pip[@]}" install uv
 # uv is many times faster than pip. Where only the system's certificates or only pip know this network, they are used.
-lock() { VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install -q "$@" --require-hashes --no-deps -r requirements.lock; }
+lock() { VIRTUAL_ENV="$PWD/$venv" "$venv/bin/uv" pip install -q --compile-bytecode "$@" --require-hashes --no-deps -r requirements.lock; }
 if ! lock 2>/dev/null && ! lock --system-certs; then
   say "uv could not install the lock; trying pip"
   "${pip[@]}" install --require-hashes --no-deps -r requirements.lock

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ _open = contextlib.ExitStack()
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """A wrapper runs before every plain implementation of this hook, pytest-django's among them."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's own threads do not survive a fork
+    # Else every process that a test starts compiles all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         base = os.environ["OPENCOMPOSER_REDIS_URL"].rsplit("/", 1)[0]

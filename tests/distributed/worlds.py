@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import torch
 from torch import distributed
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from tests.support.processes import forkserver
 from tests.trainer.router_replay.moe import BASE, EXPERTS, TOP_K, VOCAB, make
 from trainer.config import ObjectiveConfig, OptimizerConfig, ParallelConfig
 from trainer.distributed.learner import ShardedBackend
@@ -127,10 +127,7 @@ def parallel(ranks: int, **sizes: Any) -> ParallelConfig:
 
 def run_world(ranks: int, function: Callable[..., None], folder: Path, *args: Any, deadline: float = DEADLINE) -> None:
     """`function(rank, *args)` in `ranks` processes of one gloo group; fails with the first rank's traceback."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["tests.distributed.worlds"]
-    )  # torch and the library are imported once for all worlds
+    context = forkserver()
     place = folder / f"world-{time.monotonic_ns()}"
     place.mkdir()
     processes = [context.Process(target=_rank, args=(rank, ranks, str(place), function, args)) for rank in range(ranks)]

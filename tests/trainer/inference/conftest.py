@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from tests.support.processes import Forked
 from tests.trainer.inference import models
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentSpec, DeploymentStatus
@@ -101,13 +101,15 @@ def vllm_double(policy_dir: Path, data: Path, *arguments: str, port: int = 0) ->
     command = [sys.executable, "-m", "tests.trainer.inference.vllm_double"]
     command += ["--model", str(policy_dir), "--data", str(data), "--port", str(port), "--max-context", str(CONTEXT)]
     command += arguments
-    with (data / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        try:
-            wait_for(lambda: _answers(port) or process.poll() is not None, "the double", seconds=60)
-            assert process.poll() is None, (data / "log").read_text()
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
+    with (data / "log").open("wb") as log:
+        process = Forked(command, stdout=log, stderr=log)
+    try:
+        wait_for(lambda: _answers(port) or process.poll() is not None, "the double", seconds=60)
+        assert process.poll() is None, (data / "log").read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _answers(port: int) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import signal
 
 import pytest
 
 from tests.support.journal import Journal
+from tests.support.processes import forkserver
 from tests.trainer.orchestrator import victim
 from tests.trainer.stages.memory import BASE_POLICY, ListSource, MemorySink
 from trainer.checkpoint.store import CheckpointStore
@@ -24,9 +24,7 @@ DURABLE = 70
 @pytest.fixture(scope="module")
 def processes():
     """Fresh processes that need not import torch again each time."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([victim.__name__])
-    return context
+    return forkserver()
 
 
 def run(processes, root, seed, kill_at, only=""):

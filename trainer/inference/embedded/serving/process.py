@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import InferenceError
@@ -20,6 +20,9 @@ START_SECONDS = 60.0
 
 class ServerProcess:
     """`with ServerProcess(module, data) as server:` runs the server on a free loopback port inside the block."""
+
+    launch: ClassVar[type[subprocess.Popen[bytes]]] = subprocess.Popen
+    """What starts the command."""
 
     def __init__(self, module: str, data: Path, *, threads: int = 1, arguments: Sequence[str] = ()) -> None:
         """`data` receives the server's deployment registry and `inference.log`; `arguments` go to its command."""
@@ -50,7 +53,7 @@ class ServerProcess:
         command += ["--port", str(self._port), "--data", str(self.data), *self.arguments]
         environment = os.environ | {"OMP_NUM_THREADS": str(self.threads)}
         with (self.data / "inference.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            self._process = self.launch(command, stdout=log, stderr=log, env=environment)
         try:
             self._await_health()
         except BaseException:
