@@ -2,7 +2,7 @@
 
 import tests.distributed.worlds
 import tests.trainer.inference.vllm_double
-import tests.trainer.orchestrator.victim
+import tests.trainer.orchestrator.victim  # noqa: F401
 import trainer.inference.embedded.serving.server
 import trainer.inference.router.server
 import trainer.inference.vllm.server  # noqa: F401

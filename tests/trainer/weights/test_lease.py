@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +15,7 @@ import torch
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+from tests.support.processes import forkserver
 from trainer.errors import LeaseLost, StoreBusy
 from trainer.weights import Versions, WeightError
 from trainer.weights.publisher import Publisher
@@ -98,7 +99,8 @@ def note(bucket: str) -> Note:
     return Note.model_validate_json(lock["Body"].read())
 
 
-def _publish(bucket: str, lease: float, state: dict[str, torch.Tensor]) -> None:
+def _publish(bucket: str, lease: float, state: dict[str, torch.Tensor], environment: dict[str, str]) -> None:
+    os.environ.update(environment)
     publisher(bucket, lease=lease).publish(0, state)
 
 
@@ -108,7 +110,7 @@ def test_a_killed_publisher_is_waited_for_and_no_longer(
     gate.holds = "/v000000/weights"
     with monkeypatch.context() as there:
         there.setenv("AWS_ENDPOINT_URL", gate.address)
-        killed = multiprocessing.get_context("spawn").Process(target=_publish, args=(bucket, 6.0, state(0)))
+        killed = forkserver().Process(target=_publish, args=(bucket, 6.0, state(0), dict(os.environ)))
         killed.start()
         assert gate.held.wait(DEADLINE)
     killed.kill()
