@@ -296,15 +296,29 @@ async def test_a_checkpoint_names_tied_weights_twice(tmp_path: Path, stored: boo
     assert torch.equal(tensors["lm_head.weight"], policy.get_input_embeddings().weight)
 
 
+@contextlib.contextmanager
+def started(root: Path) -> Iterator[Site]:
+    """One double and one server in front of it, with short turns."""
+    policy_dir = models.save(long_model(0), root / "policy")
+    with vllm_double(policy_dir, root / "double") as vllm:
+        arguments = ("--servers", vllm, "--turn-seconds", "0.2", "--poll-seconds", "0.02")
+        with ServerProcess("trainer.inference.vllm.server", root / "data", arguments=arguments) as server:
+            with InferenceAdmin(server.url) as admin:
+                yield Site(server, admin, policy_dir, root, engine="vllm", vllm=vllm)
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Site]:
-    """One double and one server in front of it, with short turns."""
-    policy_dir = models.save(long_model(0), tmp_path / "policy")
-    with vllm_double(policy_dir, tmp_path / "double") as vllm:
-        arguments = ("--servers", vllm, "--turn-seconds", "0.2", "--poll-seconds", "0.02")
-        with ServerProcess("trainer.inference.vllm.server", tmp_path / "data", arguments=arguments) as server:
-            with InferenceAdmin(server.url) as admin:
-                yield Site(server, admin, policy_dir, tmp_path, engine="vllm", vllm=vllm)
+    """For a test that breaks something."""
+    with started(tmp_path) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """For tests that leave everything as it was, without a deployment."""
+    with started(tmp_path_factory.mktemp("shared")) as site:
+        yield site
 
 
 def request(deployment: str, seed: int) -> GenerateRequest:
@@ -313,36 +327,37 @@ def request(deployment: str, seed: int) -> GenerateRequest:
     )
 
 
-async def test_deployments_take_turns_and_each_token_is_of_the_right_weights(pair: Site) -> None:
-    store = pair.store("weights", versions=2)
-    pair.deploy("run-1", store, follow=True)
-    pair.deploy("eval-1", store, version=0)
-    async with HttpInferenceClient(pair.server.url) as client:
+async def test_deployments_take_turns_and_each_token_is_of_the_right_weights(shared: Site) -> None:
+    store = shared.store("weights", versions=2)
+    shared.deploy("run-1", store, follow=True)
+    shared.deploy("eval-1", store, version=0)
+    async with HttpInferenceClient(shared.server.url) as client:
         for round_ in range(2):
             wanted = [request(("run-1", "eval-1")[n % 2], seed=10 * round_ + n) for n in range(12)]
             for number, answer in enumerate(await asyncio.gather(*map(client.generate, wanted))):
                 version = 1 - number % 2
                 assert [s.version for s in answer.spans] == [version]
-                expected = models.logprobs(pair.model(version), wanted[number].prompt_ids, answer.token_ids, 1.0)
+                expected = models.logprobs(shared.model(version), wanted[number].prompt_ids, answer.token_ids, 1.0)
                 assert (expected - torch.tensor(answer.logprobs)).abs().max() < 1e-4
-    (server,) = pair.admin.health().servers
-    assert server.ok and server.deployment in ("run-1", "eval-1") and server.model == str(pair.policy_dir)
-    assert not list((pair.root / "data" / "vllm" / "0").iterdir())  # checkpoints are removed once they are loaded
+    (server,) = shared.admin.health().servers
+    assert server.ok and server.deployment in ("run-1", "eval-1") and server.model == str(shared.policy_dir)
+    assert not list((shared.root / "data" / "vllm" / "0").iterdir())  # checkpoints are removed once they are loaded
+    for name in ("run-1", "eval-1"):
+        shared.admin.remove(name)
 
 
-async def test_many_workers_ask_for_the_same_deployment_at_once(tmp_path: Path) -> None:
-    policy_dir = models.save(long_model(0), tmp_path / "policy")
-    with vllm_double(policy_dir, tmp_path / "double") as vllm:
-        engine = VllmEngine([ReplicaSpec(url=vllm)], data=tmp_path / "data", poll_seconds=0.02)
-        await engine.start()
-        try:
-            spec = DeploymentSpec(name="run-1", policy_dir=str(policy_dir))
-            await asyncio.gather(*(engine.deploy(spec) for _ in range(8)))
-            assert [d.name for worker in engine.workers for d in worker.placed] == ["run-1"]
-        finally:
-            await engine.stop()
+async def test_many_workers_ask_for_the_same_deployment_at_once(shared: Site, tmp_path: Path) -> None:
+    engine = VllmEngine([ReplicaSpec(url=shared.vllm)], data=tmp_path / "data", poll_seconds=0.02)
+    await engine.start()
+    try:
+        spec = DeploymentSpec(name="run-1", policy_dir=str(shared.policy_dir))
+        await asyncio.gather(*(engine.deploy(spec) for _ in range(8)))
+        assert [d.name for worker in engine.workers for d in worker.placed] == ["run-1"]
+    finally:
+        await engine.stop()
 
 
+@pytest.mark.slow
 async def test_a_vllm_that_was_started_again_gets_its_weights_back(tmp_path: Path) -> None:
     """It comes up with the weights of its command line; nobody is answered with those."""
     policy_dir = models.save(long_model(0), tmp_path / "policy")
@@ -428,7 +443,13 @@ async def test_without_the_extension_checkpoints_are_whole_and_the_reason_is_sho
                 assert "without --worker-extension-cls" in admin.health().servers[0].weights
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["probe of the publisher", "forward pass here"])
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(True, id="probe of the publisher"),
+        pytest.param(False, id="forward pass here", marks=pytest.mark.slow),
+    ],
+)
 def test_a_server_that_goes_on_with_other_weights_is_refused(pair: Site, known: bool) -> None:
     """It answers 200 to every call, and the label that it was told; only its log-probabilities tell."""
     store = WeightStore(pair.root / "weights", dtype="float32")
@@ -459,14 +480,14 @@ async def test_whole_weights_that_a_server_does_not_take_stop_its_answers(pair: 
             await client.generate(request("run-1", 1))
 
 
-def test_a_policy_that_the_server_cannot_hold_is_refused(pair: Site) -> None:
-    other = models.save(models.FAMILIES["llama"](), pair.root / "llama")
+def test_a_policy_that_the_server_cannot_hold_is_refused(shared: Site) -> None:
+    other = models.save(models.FAMILIES["llama"](), shared.root / "llama")
     with pytest.raises(
         InferenceRefused, match=r"no vLLM server can serve.*model_type is llama there and qwen3"
     ) as refusal:
-        pair.admin.deploy(DeploymentSpec(name="llama", policy_dir=str(other)))
+        shared.admin.deploy(DeploymentSpec(name="llama", policy_dir=str(other)))
     assert "start vLLM with --model" in str(refusal.value)
-    assert pair.admin.deployments() == []
+    assert shared.admin.deployments() == []
 
 
 @pytest.mark.parametrize(
@@ -511,8 +532,8 @@ def test_weights_that_cannot_be_passed_on_are_named(pair: Site) -> None:
     assert pair.status("run-1").error == "" and pair.admin.health().ok
 
 
-def test_a_raw_vllm_in_place_of_the_server_in_front_is_told_apart(pair: Site) -> None:
-    with InferenceAdmin(pair.vllm) as admin:
+def test_a_raw_vllm_in_place_of_the_server_in_front_is_told_apart(shared: Site) -> None:
+    with InferenceAdmin(shared.vllm) as admin:
         for call in (admin.health, admin.deployments, lambda: admin.deploy(DeploymentSpec(name="x", policy_dir="/x"))):
             with pytest.raises(InferenceError, match="is another kind of server there"):
                 call()

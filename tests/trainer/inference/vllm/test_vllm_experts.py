@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.trainer.inference import models
-from tests.trainer.inference.conftest import long_model, vllm_double, wait_for
+from tests.trainer.inference.conftest import long_model, vllm_double
 from tests.trainer.inference.vllm.test_vllm import answering
 from tests.trainer.router_replay import moe
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
@@ -52,28 +52,17 @@ def policy_dir(tmp_path: Path) -> Path:
     return models.save(moe.make("qwen3-moe"), tmp_path / "policy")
 
 
-def test_a_run_that_repeats_experts_is_refused_until_vllm_names_them(policy_dir: Path, tmp_path: Path) -> None:
-    with contextlib.ExitStack() as first:
-        vllm = first.enter_context(vllm_double(policy_dir, tmp_path / "first"))
-        with front(tmp_path, policy_dir, vllm) as made:
+async def test_a_run_that_repeats_experts_gets_the_server_that_names_them(policy_dir: Path, tmp_path: Path) -> None:
+    """Refused while there is none; then served at either place of the list, with the experts that were asked for."""
+    with contextlib.ExitStack() as stack:
+        without = stack.enter_context(vllm_double(policy_dir, tmp_path / "without"))
+        with front(tmp_path / "alone", policy_dir, without) as made:
             with pytest.raises(InferenceRefused) as refusal:
                 made.deploy(experts=True)
             assert FLAG in str(refusal.value) and "set sampling.enable_router_replay to false" in str(refusal.value)
             assert "same architecture" not in str(refusal.value) and made.admin.deployments() == []
             made.deploy(experts=False)  # the setting of the remedy
-            made.admin.remove("run-1")
-            first.close()
-            wait_for(lambda: not made.admin.health().ok, "the loss is seen")
-            with vllm_double(policy_dir, tmp_path / "second", FLAG, port=int(vllm.rpartition(":")[2])):
-                wait_for(lambda: made.admin.health().ok, "the new one is seen")
-                made.deploy(experts=True)  # the other remedy
-
-
-async def test_the_experts_of_an_answer_are_those_that_were_asked_for(policy_dir: Path, tmp_path: Path) -> None:
-    """The run gets the server that names them, at either place of the list."""
-    with contextlib.ExitStack() as stack:
-        without = stack.enter_context(vllm_double(policy_dir, tmp_path / "without"))
-        named = stack.enter_context(vllm_double(policy_dir, tmp_path / "named", FLAG))
+        named = stack.enter_context(vllm_double(policy_dir, tmp_path / "named", FLAG))  # the other remedy
         made = stack.enter_context(front(tmp_path, policy_dir, without, named))
         await asyncio.to_thread(lambda: made.deploy(experts=True))
         assert {s.url: s.deployment for s in made.admin.health().servers} == {without: "", named: "run-1"}
