@@ -79,7 +79,15 @@ def played(family: str, device: torch.device, head: MultiToken | None = None) ->
     return first + again + answers(runner, asked(**fields))
 
 
-@pytest.mark.parametrize("family", ["qwen3", "qwen2", "qwen3-moe", "deepseek-v3"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "qwen3",
+        pytest.param("qwen2", marks=pytest.mark.slow),
+        pytest.param("qwen3-moe", marks=pytest.mark.slow),
+        "deepseek-v3",
+    ],
+)
 def test_another_device_answers_as_the_cpu(family: str) -> None:
     answers_as_the_cpu(family)
 
@@ -109,7 +117,7 @@ def answers_as_the_cpu(family: str, head: MultiToken | None = None) -> None:
     assert sum(answer.reused_tokens for answer in here) > 0 and {s.version for a in here for s in a.spans} == {0, 1}
 
 
-@pytest.mark.parametrize("family", ["qwen3", "mixtral"])
+@pytest.mark.parametrize("family", ["qwen3", pytest.param("mixtral", marks=pytest.mark.slow)])
 def test_tokens_are_drafted_there_too(family: str) -> None:
     torch.manual_seed(0)
     head = MultiToken(models.BASE["hidden_size"], 16)

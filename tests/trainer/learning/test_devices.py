@@ -53,13 +53,36 @@ def close(mine: nn.Module, other: nn.Module, within: float) -> None:
         assert float((there.detach().cpu() - here.detach()).abs().mean()) < within * worlds.LEARNING_RATE, name
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama", "qwen3-moe", "deepseek-v3"])
+FAMILIES = ("qwen3", "llama", "qwen3-moe", "deepseek-v3")
+CHANGES: dict[str, dict[str, Any]] = {
+    "float32": {},
+    "bfloat16": {"precision": "bfloat16"},
+    "bfloat16-chunks": {"precision": "bfloat16", "lm_head_chunk_size": 500},
+    "chunks": {"lm_head_chunk_size": 500},
+}
+FAST = {
+    ("float32", "qwen3"),
+    ("float32", "deepseek-v3"),
+    ("bfloat16", "qwen3-moe"),
+    ("bfloat16-chunks", "llama"),
+    ("chunks", "qwen3-moe"),
+}
+"""Each family and each change."""
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"precision": "bfloat16"}, {"precision": "bfloat16", "lm_head_chunk_size": 500}, {"lm_head_chunk_size": 500}],
-    ids=["float32", "bfloat16", "bfloat16-chunks", "chunks"],
+    ("changes", "family"),
+    [
+        pytest.param(changes, family, marks=() if (changes, family) in FAST else pytest.mark.slow)
+        for changes in CHANGES
+        for family in FAMILIES
+    ],
 )
-def test_steps_give_what_they_give_on_the_cpu(family: str, changes: dict[str, Any]) -> None:
+def test_steps_give_what_they_give_on_the_cpu(family: str, changes: str) -> None:
+    same_steps(family, CHANGES[changes])
+
+
+def same_steps(family: str, changes: dict[str, Any]) -> None:
     here = worlds.policy(family)
     learners = [worlds.alone(here, **changes)]
     groups = worlds.groups(experts_of=here if "moe" in family or "deepseek" in family else None)
@@ -98,6 +121,7 @@ def test_the_reference_and_hints_are_there_too(tmp_path: Path, elsewhere: torch.
     compared(tmp_path, config, groups, there, moved)
 
 
+@pytest.mark.slow
 def test_adapters_are_there_too(tmp_path: Path, elsewhere: torch.device) -> None:
     base = policies.load(BASE_POLICY).model
     groups = [make_group(base, index) for index in range(8)]
@@ -136,6 +160,7 @@ def compared(
     assert apart < 0.01 * sum(float((start[name] - wanted[name]).norm()) for name in wanted)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_from_one_device_to_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mid-training: two steps on the CPU, the third elsewhere."""
     config = toy_midtrain(

@@ -15,7 +15,7 @@ from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.model_selection.codebase import Codebase, NothingToMeasure, Recent, by_file, read_codebase
 from trainer.model_selection.scores import Selection, compare, difference, rate
-from trainer.model_selection.selection import asked_codebase, score, select
+from trainer.model_selection.selection import asked_codebase, main, score, select
 from trainer.toy.model import build_tiny_model
 
 OLD = "def total(values):\n    out = 0\n    for value in values:\n        out += value\n    return out\n"
@@ -166,23 +166,25 @@ def test_the_model_that_knows_the_code_wins(repository: Path, candidates: tuple[
         compare(trained, select(candidates[0], other, items=1, changes=1))
 
 
-def test_the_command_prints_a_line_each_and_their_difference(repository: Path, candidates: tuple[Path, Path]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "trainer.model_selection.selection",
-        "--codebase",
-        str(repository),
-        "--commits",
-        "1",
-    ]
-    for folder in candidates:
-        command += ["--policy", str(folder)]
-    done = subprocess.run([*command, "--items", "1", "--window", "64"], capture_output=True, text=True, check=True)
-    first, second, apart = done.stdout.splitlines()
+def test_the_command_prints_a_line_each_and_their_difference(
+    repository: Path, candidates: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["selection", "--codebase", str(repository), "--commits", "1", *words])
+        try:
+            main()
+        except SystemExit as ended:
+            return ended.code if isinstance(ended.code, int) else 1
+        return 0
+
+    assert (
+        run(*(word for folder in candidates for word in ("--policy", str(folder))), "--items", "1", "--window", "64")
+        == 0
+    )
+    first, second, apart = capsys.readouterr().out.splitlines()
     assert Selection.model_validate_json(first[:-1] + ', "files": []}').window == 64
     assert str(candidates[1]) in second and '"other"' in apart
-    failed = subprocess.run([*command, "--since", "soon"], capture_output=True, text=True, check=False)
-    assert failed.returncode == 2 and "not allowed with" in failed.stderr
-    failed = subprocess.run([*command[:-1], "/nowhere"], capture_output=True, text=True, check=False)
-    assert failed.returncode == 1 and "error: policy 'nowhere' is unreadable" in failed.stderr
+    assert run("--policy", str(candidates[0]), "--since", "soon") == 2
+    assert "not allowed with" in capsys.readouterr().err
+    assert run("--policy", "/nowhere") == 1
+    assert "error: policy 'nowhere' is unreadable" in capsys.readouterr().err

@@ -450,6 +450,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "mine"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_training_on_a_dataset_lowers_the_loss_and_the_policy_gives_the_demonstrated_answer(
     dataset: Path, tmp_path: Path
@@ -462,6 +463,13 @@ def test_training_on_a_dataset_lowers_the_loss_and_the_policy_gives_the_demonstr
     asked = trained.renderer.start([{"role": "user", "content": f"{QUESTION} 77"}])
     assert said(trained, asked) == ANSWER
     assert said(before, asked) != ANSWER
+
+
+@pytest.mark.timeout(300)
+def test_training_on_a_dataset_lowers_the_loss_and_names_it(dataset: Path, tmp_path: Path) -> None:
+    sink = MemorySink()
+    sft(tmp_path, dataset, sink, steps=4)
+    assert sink.values[4]["loss/heldout"] < sink.values[1]["loss/heldout"]
     (event,) = [data for data in sink.told if "provenance" in data]
     assert event["provenance"] == provenance(dataset).model_dump(mode="json")
     assert (event["kept"], event["held_out"], event["dropped"]) == (24, 2, {})

@@ -17,7 +17,7 @@ from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MTPConfig, OptimizerConfig, RLConfig
 from trainer.errors import StageError
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
-from trainer.inference.contract import DeploymentSpec, GenerateRequest
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, GenerateRequest
 from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.learning.metrics import describe
@@ -57,8 +57,9 @@ def answers(url: str, deployment: str, prompts: list[list[int]]) -> list[list[in
     return asyncio.run(ask())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", ["dense", pytest.param("experts", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["dense", "experts"])
 def test_a_stage_trains_a_head_and_engines_draft_with_it(tmp_path: Path, kind: str) -> None:
     sink = MemorySink()
     start, rate = (BASE_POLICY, 1e-5) if kind == "dense" else (policy_with_experts(tmp_path / "start"), 1e-2)
@@ -68,6 +69,12 @@ def test_a_stage_trains_a_head_and_engines_draft_with_it(tmp_path: Path, kind: s
     assert accepted > 0.02 and sink.values[2]["heads/loss"] > 0
     for name in sink.values[2]:
         describe(name)
+    known = drafted_for(policy, tmp_path)
+    assert 0 < known.accepted_tokens < known.draft_tokens
+
+
+def drafted_for(policy: Path, tmp_path: Path) -> DeploymentStatus:
+    """What an engine that drafts with the policy's head says of it; its answers are those of one that does not."""
     text = policies.load_tokenizer(policy)("def total(values):\n    return sum(values)\n")["input_ids"]
     prompts = [text[:n] for n in range(2, len(text))]
     with EmbeddedServer(tmp_path / "engine") as server, InferenceAdmin(server.url) as admin:
@@ -75,14 +82,25 @@ def test_a_stage_trains_a_head_and_engines_draft_with_it(tmp_path: Path, kind: s
             admin.deploy(DeploymentSpec(name=name, policy_dir=str(policy), num_speculative_tokens=ahead))
         assert answers(server.url, "drafting", prompts) == answers(server.url, "plain", prompts)
         known = {status.name: status for status in admin.deployments()}
-    assert known["plain"].draft_tokens == 0 < known["drafting"].accepted_tokens < known["drafting"].draft_tokens
+    assert known["plain"].draft_tokens == 0 < known["drafting"].draft_tokens
     assert known["drafting"].by_engine[0].draft_tokens == known["drafting"].draft_tokens
+    return known["drafting"]
 
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy with a head that has hardly learned."""
-    return mid_trained(tmp_path_factory.mktemp("short"), SHORT, MemorySink())
+    sink = MemorySink()
+    policy = mid_trained(tmp_path_factory.mktemp("short"), SHORT, sink)
+    assert sink.values[1].keys() & {"heads/loss", "heads/accepted"} == set()
+    assert "heads/accepted" in sink.values[2] and sink.values[2]["heads/loss"] > 0
+    for name in sink.values[2]:
+        describe(name)
+    return policy
+
+
+def test_an_engine_drafts_with_the_head_of_a_stage(short: Path, tmp_path: Path) -> None:
+    drafted_for(short, tmp_path)
 
 
 @pytest.mark.timeout(400)

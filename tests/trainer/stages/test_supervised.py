@@ -80,10 +80,15 @@ def sft(root, sink, data, policy_dir=BASE_POLICY):
 STAGES = {"midtrain": midtrain, "sft": lambda root, sink: sft(root, sink, episodes(20))}
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_completes_with_checkpoints_and_known_metrics(tmp_path, stage):
+@pytest.fixture(scope="module", params=STAGES)
+def completed(request, tmp_path_factory):
+    """A stage, and its whole run."""
     sink = MemorySink()
-    result = STAGES[stage](tmp_path, sink)
+    return STAGES[request.param], STAGES[request.param](tmp_path_factory.mktemp("whole"), sink), sink
+
+
+def test_completes_with_checkpoints_and_known_metrics(completed):
+    _, result, sink = completed
     assert (result.outcome, result.step) == ("completed", 4)
     assert sink.checkpoints == [(2, False), (4, True)]
     assert "loss/heldout" in sink.values[4]
@@ -92,12 +97,11 @@ def test_completes_with_checkpoints_and_known_metrics(tmp_path, stage):
     policies.load(result.checkpoint / "policy")
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_resumes_to_the_same_numbers(tmp_path, stage):
-    whole, first, second = MemorySink(), MemorySink(stop_after=3), MemorySink()
-    STAGES[stage](tmp_path / "whole", whole)
-    assert STAGES[stage](tmp_path / "cut", first).outcome == "stopped"
-    STAGES[stage](tmp_path / "cut", second)
+def test_resumes_to_the_same_numbers(tmp_path, completed):
+    stage, _, whole = completed
+    first, second = MemorySink(stop_after=3), MemorySink()
+    assert stage(tmp_path, first).outcome == "stopped"
+    stage(tmp_path, second)
     assert list(second.values) == [4]
     assert second.values[4]["loss/train"] == whole.values[4]["loss/train"]
     assert second.values[4]["loss/heldout"] == whole.values[4]["loss/heldout"]
@@ -105,8 +109,8 @@ def test_resumes_to_the_same_numbers(tmp_path, stage):
 
 def test_from_scratch_starts_near_the_uniform_loss_and_falls(tmp_path):
     sink = MemorySink()
-    midtrain(tmp_path, sink, init="scratch", steps=12, drill_share=0.0)
-    assert sink.values[12]["loss/heldout"] < sink.values[1]["loss/heldout"] - 0.3
+    midtrain(tmp_path, sink, init="scratch", steps=8, drill_share=0.0)
+    assert sink.values[8]["loss/heldout"] < sink.values[1]["loss/heldout"] - 0.3
     assert sink.values[1]["loss/train"] > 6.0
 
 
