@@ -173,13 +173,13 @@ async def test_several_bugs_each_show_a_failure(environments, backend, yard):
 
 
 async def test_styles_and_yields_are_recorded(environments, backend, yard):
-    tasks, found = await made(environments, backend, yard, "mutation", styles=("terse",), count=2)
-    assert len(tasks) >= 2 and found.tried >= found.kept + sum(found.rejected.values())
+    tasks, found = await made(environments, backend, yard, "mutation", styles=("terse",), count=1)
+    assert tasks and found.tried >= found.kept + sum(found.rejected.values())
     assert found.seconds > 0 and found.control_seconds > 0
     assert all(len(task.instruction) < 260 for task in tasks)
     again = Yield(generator="mutation", package="yard")
     async for _ in generate_tasks(
-        environments, yard, backend=backend, split="held-out", k=1, styles=("terse",), count=2, found=again
+        environments, yard, backend=backend, split="held-out", k=1, styles=("terse",), count=1, found=again
     ):
         pass
     assert again == found, "the record of the last run is kept with its tasks"

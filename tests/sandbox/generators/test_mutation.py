@@ -18,6 +18,8 @@ pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute
 
 PATH = "shelf/__init__.py"
 TEST_FILE = "tests/test_shelf.py"
+COUNT = 1
+"""Tasks of each split: every one is dozens of runs."""
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +30,7 @@ def tasks(built, environments, backend):
         return [
             task
             for split in ("train", "held-out")
-            async for task in generate_tasks(environments, built, backend=backend, count=4, split=split, k=1)
+            async for task in generate_tasks(environments, built, backend=backend, count=COUNT, split=split, k=1)
         ]
 
     return asyncio.run(make())
@@ -85,7 +87,7 @@ async def test_the_second_time_nothing_is_run(built, environments, tasks):
     again = [
         task
         for split in ("train", "held-out")
-        async for task in generate_tasks(environments, built, backend=NoBackend(), count=4, split=split, k=1)
+        async for task in generate_tasks(environments, built, backend=NoBackend(), count=COUNT, split=split, k=1)
     ]
     assert again == tasks
 
@@ -94,7 +96,7 @@ async def judge(environments, backend, task, patch):
     return await grade(backend=backend, environments=environments, task=task, patch=patch)
 
 
-async def test_oracle_noop_and_cheats(environments, backend, tasks):
+async def test_oracle_and_noop(environments, backend, tasks):
     task = tasks[0]
     fix = from_files(task, task.gold)
     assert fix.changes[0].before == task.environment.overrides[PATH].encode()
@@ -106,27 +108,42 @@ async def test_oracle_noop_and_cheats(environments, backend, tasks):
     failing = {c.id for c in nothing.cases if c.status != "passed"}
     assert failing == set(task.verifier.fail_to_pass)
 
-    bug = task.environment.overrides[PATH]
-    cheats = {
-        "conftest": {"conftest.py": "import os\nos._exit(0)\n", "tests/conftest.py": "import os\nos._exit(0)\n"},
-        "pytest.ini": {"pytest.ini": "[pytest]\naddopts = --collect-only\n"},
-        "own tests": {TEST_FILE: "def test_widest(): pass\n"},
-        "shadowed runner": {"pytest.py": "raise SystemExit(0)\n", "pluggy/__init__.py": "raise SystemExit(0)\n"},
-        "shadowed library": {"random.py": "raise SystemExit(0)\n"},
-        "exit at import": {PATH: f"import os\nos._exit(0)\n{bug}"},
-        "system exit": {PATH: f"raise SystemExit(0)\n{bug}"},
-        "skip": {PATH: f"import pytest\npytest.skip('x', allow_module_level=True)\n{bug}"},
-        "exit hook": {PATH: f"import atexit, os\natexit.register(lambda: os._exit(0))\n{bug}"},
-        "output": {PATH: f"print('PASSED ' * 1000)\n{bug}"},
-        "closed descriptors": {PATH: f"import os\nos.closerange(3, 64)\n{bug}"},
-    }
-    for name, files in cheats.items():
-        patch = Patch(changes=tuple(FileChange(path, text.encode(), before=None) for path, text in files.items()))
-        report = await judge(environments, backend, task, patch)
-        assert report.verdict is Verdict.FAILED, name
-        if PATH not in files:
-            assert len(report.dropped) == len(files), name
-            assert {c.id for c in report.cases if c.status != "passed"} == failing, name
+
+CHEATS = {
+    "conftest": lambda bug: {
+        "conftest.py": "import os\nos._exit(0)\n",
+        "tests/conftest.py": "import os\nos._exit(0)\n",
+    },
+    "pytest.ini": lambda bug: {"pytest.ini": "[pytest]\naddopts = --collect-only\n"},
+    "own tests": lambda bug: {TEST_FILE: "def test_widest(): pass\n"},
+    "shadowed runner": lambda bug: {
+        "pytest.py": "raise SystemExit(0)\n",
+        "pluggy/__init__.py": "raise SystemExit(0)\n",
+    },
+    "shadowed library": lambda bug: {"random.py": "raise SystemExit(0)\n"},
+    "exit at import": lambda bug: {PATH: f"import os\nos._exit(0)\n{bug}"},
+    "system exit": lambda bug: {PATH: f"raise SystemExit(0)\n{bug}"},
+    "skip": lambda bug: {PATH: f"import pytest\npytest.skip('x', allow_module_level=True)\n{bug}"},
+    "exit hook": lambda bug: {PATH: f"import atexit, os\natexit.register(lambda: os._exit(0))\n{bug}"},
+    "output": lambda bug: {PATH: f"print('PASSED ' * 1000)\n{bug}"},
+    "closed descriptors": lambda bug: {PATH: f"import os\nos.closerange(3, 64)\n{bug}"},
+}
+FAST = {"conftest", "own tests", "exit hook"}
+"""One that is dropped whole, one that is replaced, and one in the work itself. The catalogue's are in `grading/controls`."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CHEATS]
+)
+async def test_cheats_fail(environments, backend, tasks, name):
+    task = tasks[0]
+    files = CHEATS[name](task.environment.overrides[PATH])
+    patch = Patch(changes=tuple(FileChange(path, text.encode(), before=None) for path, text in files.items()))
+    report = await judge(environments, backend, task, patch)
+    assert report.verdict is Verdict.FAILED
+    if PATH not in files:
+        assert len(report.dropped) == len(files)
+        assert {c.id for c in report.cases if c.status != "passed"} == set(task.verifier.fail_to_pass)
 
 
 async def test_endless_work_is_a_timeout(environments, backend, tasks):
@@ -138,7 +155,6 @@ async def test_endless_work_is_a_timeout(environments, backend, tasks):
 
 
 async def test_revalidation_refuses_a_task_whose_oracle_fails(environments, backend, tasks):
-    await require_controls(environments=environments, task=tasks[0], backend=backend, k=1)
     spoiled = tasks[0].model_copy(update={"gold": {PATH: "x = 1\n"}})
     with pytest.raises(TaskInvalid, match="the oracle does not pass 7 of 7 hidden tests"):
         await require_controls(environments=environments, task=spoiled, backend=backend, k=1)

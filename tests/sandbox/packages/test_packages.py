@@ -130,6 +130,7 @@ def index(tmp_path):
         pytest.skip("the package index cannot be reached from here")
 
 
+@pytest.mark.slow
 async def test_a_real_package_from_the_index(index, environments, backend, tmp_path, monkeypatch):
     cache = tmp_path / "downloads"
     (built,) = await build_packages(environments, ["inflection"], backend=backend, cache=cache)

@@ -100,6 +100,7 @@ async def test_a_task_whose_tests_accept_gutted_work(control):
     assert not controls.ok and controls.reason == "a wrong patch is passed: totals.py: other raises NotImplementedError"
 
 
+@pytest.mark.slow
 async def test_a_task_whose_tests_ask_for_too_little(control, ledger):
     """A test that an object which is equal to everything answers: one bit, and a guess is right every other time."""
     controls = await control(asking(ledger, "self.assertIsNotNone(ledger.balance([]))", WEAK), k=1)

@@ -75,7 +75,14 @@ async def test_the_fix_passes_and_the_bug_fails(judge, ledger, environments):
     assert {sibling.names[-1] for sibling in pool.siblings} >= {"test_balance", "test_small_ledgers"}
 
 
-@pytest.mark.parametrize("name", IN_PROCESS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # The next test says more of work that patches the runner; another that is always equal is in the catalogue.
+        pytest.param(name, marks=pytest.mark.slow) if name in ("patches the runner at import", "always equal") else name
+        for name in IN_PROCESS
+    ],
+)
 async def test_in_process_exploits_win_nothing(judge, ledger, name):
     report = await judge(work(LEDGER_BUG + IN_PROCESS[name]), ledger)
     assert report.verdict is Verdict.FAILED
@@ -87,6 +94,7 @@ async def test_work_that_forces_every_test_passes_the_baits(judge, ledger):
     assert Rule.CANARY_PASSED in {finding.rule for finding in report.findings}
 
 
+@pytest.mark.slow
 async def test_the_same_code_beside_the_fix_is_no_less_an_exploit(judge, ledger):
     report = await judge(work(LEDGER_SOURCE + FORCE_PASSED), ledger)
     assert report.outcome is Cause.TAMPERED
@@ -101,7 +109,10 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name == "fails its import" else name for name in ENDINGS],
+)
 async def test_each_ending_is_a_verdict(judge, ledger, name):
     text, outcome, rule = ENDINGS[name]
     verifier = ledger.verifier.model_copy(update={"timeout_seconds": 3.0})

@@ -152,7 +152,15 @@ SUMS = NODE.model_copy(
 )
 
 
-@pytest.mark.parametrize("attack", ["SEARCH", "IN_MEMORY", "EXPECTED_VALUE", "FORGED", "DETACHED"])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "SEARCH",
+        "IN_MEMORY",
+        "FORGED",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("EXPECTED_VALUE", "DETACHED")),
+    ],
+)
 async def test_javascript_that_adapts_to_its_tests_fails(backend, tmp_path, attack):
     if not in_sandbox("node"):
         pytest.skip("no node below /usr: apt install nodejs")

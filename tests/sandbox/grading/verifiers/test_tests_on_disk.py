@@ -55,17 +55,24 @@ def reading(ledger):
     return on_disk(ledger, LEDGER_TEST_FILE, LEDGER_TESTS)
 
 
-async def test_expectations_are_not_in_the_files(backend, environments, judge, reading):
+async def test_expectations_are_not_in_the_files(environments, judge, reading):
     report = await judge(from_files(reading, reading.gold), reading)
     assert report.verdict is Verdict.PASSED, report
     pool = PoolStore(environments.root).load(reading.bundle_hash)
     assert pool is not None and pool.plan is not None and pool.plan.on_disk
     assert "== 47" in reading.verifier.test_files[LEDGER_TEST_FILE] and "47" not in pool.plan.files[LEDGER_TEST_FILE]
+
+
+@pytest.mark.slow
+async def test_controls_admit_them(backend, environments, reading):
     controls = await run_controls(backend=backend, environments=environments, task=reading, k=1)
     assert controls.ok, controls.reason
 
 
-@pytest.mark.parametrize("name", ["SEARCH_LOUD", "SEARCH_SOURCE", "LETTERS"])
+@pytest.mark.parametrize(
+    "name",
+    ["SEARCH_SOURCE", *(pytest.param(name, marks=pytest.mark.slow) for name in ("SEARCH_LOUD", "LETTERS"))],
+)
 async def test_a_search_finds_nothing_in_them(judge, reading, name):
     code = {"SEARCH_LOUD": SEARCH_LOUD, "SEARCH_SOURCE": SEARCH_SOURCE, "LETTERS": LETTERS}[name]
     report = await judge(work(LEDGER_BUG + code), reading)
