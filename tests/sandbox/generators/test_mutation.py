@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute
 
 PATH = "shelf/__init__.py"
 TEST_FILE = "tests/test_shelf.py"
-COUNT = 1
+COUNT = 2
 """Tasks of each split: every one is dozens of runs."""
 
 
