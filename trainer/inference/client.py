@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +23,7 @@ from trainer.inference.contract import (
     GenerateResponse,
     InferenceError,
     InferenceRefused,
+    PartialResponse,
     ServerHealth,
     SyncTimings,
 )
@@ -49,20 +50,25 @@ class Connections:
 
     async def post(self, path: str, body: str, timeout: httpx.Timeout) -> httpx.Response:
         """Send a POST request. Raises httpx.TransportError."""
+        return await self._request("POST", path, timeout, data=body.encode(), headers=_JSON)
+
+    async def get(self, path: str, query: Mapping[str, str], timeout: httpx.Timeout) -> httpx.Response:
+        """Send a GET request. Raises httpx.TransportError."""
+        return await self._request("GET", path, timeout, params=query)
+
+    async def _request(self, method: str, path: str, timeout: httpx.Timeout, **content: Any) -> httpx.Response:
         url = f"{self._base_url}{path}"
         bounds = aiohttp.ClientTimeout(total=timeout.read, sock_connect=timeout.connect)
         try:
-            async with self._open().post(
-                url, data=body.encode(), headers=_JSON, timeout=bounds, allow_redirects=False
-            ) as answer:
-                content = await answer.read()
+            async with self._open().request(method, url, timeout=bounds, allow_redirects=False, **content) as answer:
+                received = await answer.read()
         except TimeoutError as error:
             raise httpx.ReadTimeout(f"{url}: its time has passed") from error
         except (aiohttp.ClientError, OSError) as error:
             raise httpx.NetworkError(f"{type(error).__name__}: {error}") from error
-        found = httpx.Response(answer.status, content=content)
+        found = httpx.Response(answer.status, content=received)
         if not found.is_success:
-            found.request = httpx.Request("POST", url)  # for the words about the failure
+            found.request = httpx.Request(method, url)  # for the words about the failure
         return found
 
     @asynccontextmanager
@@ -125,6 +131,22 @@ class HttpInferenceClient:
             return GenerateResponse.model_validate_json(response.content)
         except ValidationError as error:
             raise InferenceError(f"the server's answer is not of the contract: {error.errors()[0]['msg']}") from error
+
+    async def partial(self, deployment: str, session: str, *, timeout: float) -> list[int]:
+        """Tokens so far of the session's running request, asked for once. Raises InferenceError, or InferenceRefused from a
+        server that cannot tell.
+        """
+        bounds = httpx.Timeout(timeout, connect=timeout)
+        try:
+            response = await self._connections.get("/partial", {"deployment": deployment, "session": session}, bounds)
+        except httpx.TransportError as error:
+            raise InferenceError(f"{type(error).__name__}: {error}") from error
+        if not response.is_success:
+            raise _failure(response)
+        try:
+            return PartialResponse.model_validate_json(response.content).token_ids
+        except ValidationError as error:
+            raise InferenceRefused(f"the server's answer is not of the contract: {error.errors()[0]['msg']}") from error
 
 
 async def answered(

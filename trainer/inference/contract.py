@@ -6,6 +6,7 @@ of weights in an inference server. It either follows a weight store (`follow`) o
 HTTP (JSON):
   GET  /health                          → ServerHealth
   POST /generate        GenerateRequest → GenerateResponse     (429 queue full, 503 paused too long)
+  GET  /partial?deployment=…&session=…  → PartialResponse      (tokens so far of the session's running request)
   POST /deployments     DeploymentSpec  → DeploymentStatus     (idempotent by name)
   GET  /deployments                     → list[DeploymentStatus]
   DELETE /deployments/{name}
@@ -106,6 +107,13 @@ class GenerateResponse(Wire):
     """Sampling mask of each sampled token, where the request restricts sampling."""
     seconds: float = 0.0
     """Seconds from the request's arrival at the engine to its answer; 0 when the engine does not report it."""
+
+
+class PartialResponse(Wire):
+    """Tokens that a session's running request has sampled so far, for display only: reading them changes nothing."""
+
+    token_ids: list[int] = Field(default_factory=list)
+    """Empty when no request of the session runs, or when the engine learns of tokens only with the whole answer."""
 
 
 class DeploymentSpec(Wire):

@@ -21,6 +21,7 @@ from trainer.inference.contract import (
     DeploymentStatus,
     GenerateRequest,
     GenerateResponse,
+    PartialResponse,
     ServerHealth,
     SyncTimings,
     UpdateRequest,
@@ -43,6 +44,10 @@ class Engine(Protocol):
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         """Generate one response. Cancelled when the caller disconnects, which frees the request's resources."""
+        ...
+
+    async def partial(self, deployment: str, session: str) -> PartialResponse:
+        """Tokens so far of the session's running request; none for a session that is not known."""
         ...
 
     def statuses(self) -> list[DeploymentStatus]: ...
@@ -94,6 +99,12 @@ def application(engine: Engine) -> Starlette:
             found.seconds = round(time.perf_counter() - began, 6)
         return _json(found)
 
+    async def partial(request: Request) -> Response:
+        asked = request.query_params
+        if not (asked.get("deployment") and asked.get("session")):
+            raise BadRequest("say of which request: /partial?deployment=NAME&session=NAME")
+        return _json(await engine.partial(asked["deployment"], asked["session"]))
+
     async def create(request: Request) -> Response:
         return _json(await engine.deploy(DeploymentSpec.model_validate_json(await _body(request))))
 
@@ -118,6 +129,7 @@ def application(engine: Engine) -> Starlette:
         routes=[
             Route("/health", health),
             Route("/generate", generate, methods=["POST"]),
+            Route("/partial", partial),
             Route("/deployments", create, methods=["POST"]),
             Route("/deployments", listing, methods=["GET"]),
             Route("/deployments/{name}", delete, methods=["DELETE"]),

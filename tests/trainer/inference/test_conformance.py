@@ -84,6 +84,29 @@ async def test_a_session_reuses_its_prefix(site: Site, client: HttpInferenceClie
     assert (await client.generate(longer.model_copy(update={"session": "other"}))).token_ids == second.token_ids
 
 
+async def test_a_running_request_tells_its_tokens_and_who_reads_them_changes_none(
+    site: Site, client: HttpInferenceClient
+) -> None:
+    site.deploy("told")
+    request = ask("told", max_tokens=site.long // 3, temperature=0.8, session="episode", partial=True)
+    assert await client.partial("told", "episode", timeout=10.0) == []
+    running, seen = asyncio.create_task(client.generate(request)), []
+    async with asyncio.timeout(60):
+        while not running.done():
+            seen.append(await client.partial("told", "episode", timeout=10.0))
+            await asyncio.sleep(0.005)
+    answer = await running
+    seen = [tokens for tokens in seen if tokens]
+    assert all(answer.token_ids[: len(tokens)] == tokens for tokens in seen), "a beginning of the answer, each time"
+    lengths = [len(tokens) for tokens in seen]
+    assert lengths == sorted(lengths) and len(set(lengths)) > 3, "more each time, long before the answer"
+    for deployment, session in (("told", "episode"), ("told", "another"), ("another", "episode")):
+        assert await client.partial(deployment, session, timeout=10.0) == []
+    assert (await client.generate(request)).token_ids == answer.token_ids, "as when nobody reads"
+    with pytest.raises(InferenceRefused, match="deployment=NAME&session=NAME"):
+        await client.partial("told", "", timeout=10.0)
+
+
 async def test_weights_swap_in_flight(site: Site, client: HttpInferenceClient) -> None:
     store = site.store("swap", versions=1)
     site.deploy("swap", store, follow=True)

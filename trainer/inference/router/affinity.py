@@ -47,6 +47,10 @@ class Affinity(Generic[M]):
             self._places.popitem(last=False)
         return chosen
 
+    def place(self, deployment: str, session: str) -> M | None:
+        """The engine that the session's last request went to."""
+        return self._places.get(("session", (deployment, session)))
+
     def forget(self, replica: M) -> None:
         """Remove an engine that is gone with all its keys."""
         for place in [place for place, known in self._places.items() if known is replica]:

@@ -7,10 +7,12 @@ import time
 from dataclasses import dataclass, field
 
 import httpx
+from pydantic import ValidationError
 
 from trainer.inference.client import Connections
-from trainer.inference.contract import DeploymentSpec, DeploymentStatus, ServerHealth
+from trainer.inference.contract import DeploymentSpec, DeploymentStatus, PartialResponse, ServerHealth
 from trainer.inference.discovery import ReplicaSpec
+from trainer.inference.errors import Unavailable
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class BorrowPolicy:
     """Seconds for which borrowed requests may continue once production returns; then they move to other engines."""
 
 
+PARTIAL_SECONDS = 1.0
+"""Maximum seconds for an engine to tell the tokens of a running request."""
 AGAIN_SECONDS = 60.0
 """Seconds after which an engine that failed weight verification for a deployment is asked again."""
 
@@ -94,6 +98,21 @@ class Replica:
             return self.refused[deployment].words
         status = self.status(deployment)
         return status.error if status is not None and status.proof == "differs" else ""
+
+    async def partial(self, deployment: str, session: str) -> PartialResponse:
+        """Tokens so far of a session's running request; none from an engine that cannot tell. Raises Unavailable."""
+        query = {"deployment": deployment, "session": session}
+        bounds = httpx.Timeout(PARTIAL_SECONDS, connect=PARTIAL_SECONDS)
+        try:
+            response = await self.connections.get("/partial", query, bounds)
+        except httpx.TransportError as error:
+            raise Unavailable(f"{self.spec.url} does not answer ({type(error).__name__})") from error
+        if not response.is_success:
+            return PartialResponse()
+        try:
+            return PartialResponse.model_validate_json(response.content)
+        except ValidationError as error:
+            raise Unavailable(f"{self.spec.url} does not speak the contract: {error.errors()[0]['msg']}") from error
 
     def saw(
         self,

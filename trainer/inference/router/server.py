@@ -24,6 +24,7 @@ from trainer.inference.contract import (
     DeploymentStatus,
     GenerateRequest,
     GenerateResponse,
+    PartialResponse,
     ServerHealth,
     ServerStatus,
     SyncTimings,
@@ -205,6 +206,12 @@ class Router:
                 continue
             raise refusal
         raise refusal or DeadlinePassed(f"no engine was free for it within {request.timeout_seconds:.3g} s; add one")
+
+    async def partial(self, deployment: str, session: str) -> PartialResponse:
+        replica = self._affinity.place(deployment, session)
+        if replica is None or not replica.running:
+            return PartialResponse()
+        return await replica.partial(deployment, session)
 
     async def deploy(self, spec: DeploymentSpec) -> DeploymentStatus:
         usable = [replica for replica in self.replicas if replica.wanted and replica.health is not None]

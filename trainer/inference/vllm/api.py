@@ -192,6 +192,8 @@ class VllmApi:
     def __init__(self, url: str) -> None:
         self.url = url
         self._connections = Connections(url)
+        self._streams: dict[tuple[str, str], StreamedAnswer] = {}
+        """The newest answer in progress of each deployment and session."""
         self._http = httpx.AsyncClient(base_url=url, timeout=WATCH_SECONDS, trust_env=False)
 
     async def aclose(self) -> None:
@@ -247,7 +249,7 @@ class VllmApi:
         body = json.dumps(request_body(request, model, salt, stream=stream))
         try:
             if stream:
-                answer = await self._streamed(body, until)
+                answer = await self._streamed(request, body, until)
             else:
                 response = await self._connections.post(GENERATE, body, httpx.Timeout(None, connect=CONNECT_SECONDS))
                 self._check(response)
@@ -256,8 +258,23 @@ class VllmApi:
             raise Unavailable(f"vLLM at {self.url} does not answer ({type(error).__name__}: {error})") from error
         return parse_response(answer, before=before, experts_from=request.experts_from, max_tokens=request.max_tokens)
 
-    async def _streamed(self, body: str, until: float | None) -> Any:
+    def partial(self, deployment: str, session: str) -> list[int]:
+        """Tokens so far of an answer in progress; none of one that comes whole."""
+        answer = self._streams.get((deployment, session))
+        return list(answer.token_ids) if answer is not None else []
+
+    async def _streamed(self, request: GenerateRequest, body: str, until: float | None) -> Any:
         answer = StreamedAnswer()
+        place = (request.deployment, request.session) if request.session is not None else None
+        if place is not None:
+            self._streams[place] = answer
+        try:
+            return await self._read_stream(answer, body, until)
+        finally:
+            if place is not None and self._streams.get(place) is answer:
+                del self._streams[place]
+
+    async def _read_stream(self, answer: StreamedAnswer, body: str, until: float | None) -> Any:
         try:
             async with (
                 asyncio.timeout_at(until),

@@ -21,6 +21,7 @@ from trainer.inference.contract import (
     DeploymentStatus,
     GenerateRequest,
     GenerateResponse,
+    PartialResponse,
     ServerHealth,
     SyncTimings,
 )
@@ -165,6 +166,11 @@ class VllmEngine:
                 return await worker.generate(deployment, request, until=until)
             except DeploymentMoved as error:
                 log.info("%s", error)
+
+    async def partial(self, deployment: str, session: str) -> PartialResponse:
+        # Of all servers: a request ends where it began, also when its deployment has moved.
+        found = (worker.api.partial(deployment, session) for worker in self.workers)
+        return PartialResponse(token_ids=next(filter(None, found), []))
 
     def statuses(self) -> list[DeploymentStatus]:
         return [self._status(deployment) for deployment in self._deployments.values()]

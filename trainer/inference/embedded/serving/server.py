@@ -17,6 +17,7 @@ from trainer.inference.contract import (
     DeploymentStatus,
     GenerateRequest,
     GenerateResponse,
+    PartialResponse,
     ServerHealth,
     SyncTimings,
 )
@@ -49,6 +50,8 @@ class EmbeddedEngine:
         self._thread = EngineThread()
         self._deployments = Deployments(self._thread, limits, memory, device)
         self._poll_seconds = poll_seconds
+        self._jobs: dict[tuple[str, str], Job] = {}
+        """The newest unanswered request of each deployment and session."""
 
     async def start(self) -> None:
         self._thread.start()
@@ -96,14 +99,25 @@ class EmbeddedEngine:
 
         job = Job(request, time.monotonic() + request.timeout_seconds, deliver)
         self._thread.submit(deployment.runner, job)
+        place = (request.deployment, request.session) if request.session is not None else None
+        if place is not None:
+            self._jobs[place] = job
         try:
             result = await answer
         except asyncio.CancelledError:
             job.cancelled = True
             raise
+        finally:
+            if place is not None and self._jobs.get(place) is job:
+                del self._jobs[place]
         if isinstance(result, ServerError):
             raise result
         return result
+
+    async def partial(self, deployment: str, session: str) -> PartialResponse:
+        job = self._jobs.get((deployment, session))
+        # The engine thread only appends to the list, so that its step need not wait for the copy.
+        return PartialResponse(token_ids=list(job.token_ids) if job is not None else [])
 
     async def _prove_again(self) -> None:
         """Loop forever: repeat weight verification among the other requests; a correct engine may fail later."""
