@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from sandbox.backends.base import Backend, Limits, Snapshot, released
@@ -26,6 +27,7 @@ from trainer.inference.contract import InferenceClient
 from trainer.rollouts.checkpoint import Keeper, RolloutCheckpoints, restore
 from trainer.rollouts.ending import Store, graded
 from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.open_turn import OpenTurn, ReadTurn, TurnObserver
 from trainer.rollouts.record import Record
 from trainer.rollouts.segments import KEPT_SHARE, Windows, last_turns, read_summary
 from trainer.rollouts.snapshots import Origin, TurnSnapshots
@@ -103,6 +105,8 @@ class RolloutServices:
     checkpoints: RolloutCheckpoints | None = None
     """Store of attempts in progress, each beside its newest snapshot."""
     watch: Watch | None = None
+    observer: TurnObserver | None = None
+    """Hears of turns before they are recorded."""
     store: Store | None = None
     min_version: int = 0
     """Minimum policy version of the engine before it samples a token."""
@@ -202,7 +206,10 @@ async def _act(
             TurnSnapshots(services.snapshots, settings.harness.snapshot_every),
             keeper,
         )
-        stop = await play_turns(player, record, limits, session, settings)
+        try:
+            stop = await play_turns(player, record, limits, session, settings)
+        finally:
+            player.close_turn()
         record.patch = await sandbox.diff()
         if settings.reward.visible_weight:  # after the patch was taken: what the command leaves is no work
             ran = await sandbox.exec(settings.reward.visible_command, timeout=VISIBLE_SECONDS)
@@ -234,12 +241,15 @@ class TokenPlayer:
 
     async def ask(self) -> Reply:
         start = len(self.record.tokens)
-        response, seconds = await self.sample(self.limits.tokens.room(), self.seed * 1009 + self.limits.turns.used)
-        parsed = self.services.renderer.parse(
-            response.token_ids,
+        parse = partial(
+            self.services.renderer.parse,
             tools=self.session.schemas(),
             prompt=self.record.tokens[max(0, start - PROMPT_TAIL) : start],
         )
+        turn = self._open_turn(parse)
+        response, seconds = await self.sample(self.limits.tokens.room(), self.seed * 1009 + self.limits.turns.used)
+        turn.sampled = True
+        parsed = parse(response.token_ids)
         cut = response.finish_reason == "length"
         refusals: tuple[ToolResult, ...] = ()
         if parsed.error:
@@ -268,6 +278,28 @@ class TokenPlayer:
         if self.services.watch is not None:
             async with self.limits.machine.spending():
                 await _show(self.services.watch, self.keeper.sample, self.record)
+        self.close_turn()
+
+    def _open_turn(self, parse: Callable[[Sequence[int]], ReadTurn], *, summary: bool = False) -> OpenTurn:
+        record = self.record
+        turn = OpenTurn(
+            sample=self.keeper.sample,
+            deployment=self.sample.deployment,
+            session=self.sample.session_id,
+            index=len(record.turns),
+            segment=len(record.segments),
+            window=record.tokens,
+            start=len(record.tokens),
+            parse=parse,
+            summary=summary,
+        )
+        if self.services.observer is not None:
+            self.services.observer.opened(turn)
+        return turn
+
+    def close_turn(self) -> None:
+        if self.services.observer is not None:
+            self.services.observer.closed(self.keeper.sample)
 
     async def go_on(self, reply: Reply, turn: Turn) -> StopReason | None:
         record, windows, renderer = self.record, self.windows, self.services.renderer
@@ -299,9 +331,11 @@ class TokenPlayer:
         start = len(self.record.tokens)
         self.record.asked_summary = False
         self.windows.made += 1
+        self._open_turn(self.services.renderer.parse, summary=True)
         response, seconds = await self.sample(
             self.windows.settings.max_tokens, self.seed * 1009 + SUMMARY_SEED + self.windows.made
         )
+        self.close_turn()
         parsed = self.services.renderer.parse(response.token_ids)
         self.record.turns.append(
             Turn(

@@ -34,6 +34,7 @@ from trainer.rollouts.checkpoint import RolloutCheckpoints
 from trainer.rollouts.ending import Store
 from trainer.rollouts.episode import Renderer, RolloutServices, Watch, run_episode
 from trainer.rollouts.interruption import Interruption
+from trainer.rollouts.open_turn import TurnObserver
 from trainer.rollouts.retries import with_retries
 from trainer.rollouts.snapshots import Origin
 from trainer.rollouts.stragglers import cut_short, cut_stragglers, lost_to
@@ -93,6 +94,7 @@ async def run_group(
     interruption: Interruption | None = None,
     checkpoints: RolloutCheckpoints | None = None,
     watch: Watch | None = None,
+    observer: TurnObserver | None = None,
     store: Store | None = None,
     min_version: int = 0,
 ) -> GroupResult:
@@ -103,8 +105,8 @@ async def run_group(
     `dispatched_version` is the version at admission; it defaults to the oldest version that generated. `snapshots`
     keeps what `config.harness.snapshot_every` requests. With an `origin` every attempt continues from there
     (`fork.py`). With `checkpoints` an attempt lost with its worker resumes from its last snapshot (`checkpoint.py`).
-    `watch` is called after each turn. `store` stores each trajectory as it ends; a failure costs only that rollout. No
-    token is sampled before the engine serves `min_version`.
+    `watch` is called after each turn, and `observer` hears of turns before that. `store` stores each trajectory as it
+    ends; a failure costs only that rollout. No token is sampled before the engine serves `min_version`.
     """
     services = RolloutServices(
         client=client,
@@ -116,6 +118,7 @@ async def run_group(
         snapshots=snapshots,
         checkpoints=checkpoints if config.orchestrator.resume_rollouts else None,
         watch=watch,
+        observer=observer,
         store=store,
         min_version=min_version,
         min_kept_version=max(0, min_version - config.staleness_limit),

@@ -20,6 +20,7 @@ from trainer.rollouts import ending
 from trainer.rollouts.ending import graded
 from trainer.rollouts.episode import run_episode
 from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.open_turn import OpenTurn
 from trainer.rollouts.record import Record, opening_messages
 from trainer.rollouts.turns import EpisodeSettings
 from trainer.toy.preset import toy_harness, toy_sampling
@@ -68,6 +69,38 @@ async def test_a_solved_task_passes_and_every_token_is_accounted_for(services, r
     assert trajectory.output_tokens == sum(mask)
     # The engine was always given exactly what the episode records.
     assert [r.prompt_ids for r in client.requests] == [expected[: t.token_start] for t in trajectory.turns]
+
+
+class Observer:
+    """Notes what it hears, and what stood in the turn that was closed."""
+
+    def __init__(self) -> None:
+        self.turn: OpenTurn | None = None
+        self.heard: list[tuple[int, str, bool]] = []
+
+    def opened(self, turn: OpenTurn) -> None:
+        assert self.turn is None and turn.token_ids == [] and not turn.sampled
+        self.turn = turn
+
+    def closed(self, sample: int) -> None:
+        if self.turn is not None:
+            assert self.turn.sample == sample
+            self.heard.append((self.turn.index, self.turn.parse(self.turn.token_ids).text, self.turn.sampled))
+        self.turn = None
+
+
+async def test_an_observer_hears_of_each_turn_until_it_is_recorded(services, renderer, task):
+    observer, script = Observer(), solution(task)
+    client = ScriptedClient(renderer, script)
+    on = replace(services(client), observer=observer)
+    done = await run_episode(task=task, sample=0, session_id="s", seed=5, settings=settings(), services=on)
+    assert observer.heard == [(turn.index, turn.text, True) for turn in done.turns] and len(done.turns) == len(script)
+    unseen = await play(services, task, ScriptedClient(renderer, script))
+    assert unseen.segments == done.segments, "as when nobody looks"
+    lost = replace(services(ScriptedClient(renderer, [InferenceError("gone")])), observer=observer)
+    ended = await run_episode(task=task, sample=0, session_id="t", seed=5, settings=settings(), services=lost)
+    assert ended.verdict is Verdict.INFRA_ERROR
+    assert observer.turn is None and observer.heard[-1] == (0, "", False)
 
 
 async def test_wrong_work_fails_and_says_why(services, renderer, task):
