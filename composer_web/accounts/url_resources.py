@@ -112,6 +112,7 @@ TOPICS: dict[str, Line] = {
     "run": ("", "run", "runs.Run", "pk"),
     "eval": ("", "eval", "evals.Evaluation", "pk"),
     "group": ("", "group", "rollouts.Group", "pk"),
+    "tokens": ("", "group", "rollouts.Group", "pk"),
     "suite": ("", "suite", "tasks.Suite", "pk"),
 }
 """Kind of live topic → its object."""

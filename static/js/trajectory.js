@@ -6,6 +6,7 @@ import { copy } from "./copy.js";
 import { number } from "./format.js";
 import { startLens } from "./lens.js";
 import { startOutline } from "./outline.js";
+import { settle } from "./partial.js";
 import { startTranscript } from "./transcript.js";
 
 const MAX_RANGES = 2000; // highlighted hits
@@ -259,8 +260,10 @@ export function start() {
   // A rollout that runs: what came since is put at the end; when it has ended, the page is loaded anew at its place.
   async function grown() {
     const ended = await transcript.refresh();
-    if (ended) location.reload();
-    else if (page.querySelector("[data-follow]").checked) page.querySelector("#turns [data-turn]:last-child")?.scrollIntoView({ block: "end" });
+    if (ended) return location.reload();
+    settle(transcript.all());
+    const last = page.querySelector("#partial [data-open]") ?? page.querySelector("#turns [data-turn]:last-child");
+    if (page.querySelector("[data-follow]").checked) last?.scrollIntoView({ block: "end" });
   }
   const growing = page.querySelector("[data-growing]");
   growing?.addEventListener("oc:refresh", grown);

@@ -1,6 +1,14 @@
 from django.urls import path
 
-from composer_web.rollouts.http import finding_views, fork_views, group_views, list_views, redteam_views, views
+from composer_web.rollouts.http import (
+    finding_views,
+    fork_views,
+    group_views,
+    list_views,
+    live_views,
+    redteam_views,
+    views,
+)
 
 app_name = "rollouts"
 urlpatterns = [
@@ -16,6 +24,7 @@ urlpatterns = [
     path("rollouts/snippets/", views.rollout_snippets, name="snippets"),
     path("rollouts/<int:pk>/preview/", views.rollout_preview, name="preview"),
     path("rollouts/<int:pk>/turns/", views.rollout_turns, name="turns"),
+    path("rollouts/<int:pk>/partial/", live_views.rollout_partial, name="partial"),
     path("rollouts/<int:pk>/search/", views.rollout_search, name="search"),
     path("rollouts/<int:pk>/fork/", fork_views.fork, name="fork"),
     path("forks/<int:pk>/cancel/", fork_views.cancel, name="fork_cancel"),

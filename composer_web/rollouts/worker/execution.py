@@ -311,6 +311,7 @@ async def _run_group(
     group: Group, plan: Plan, loop: EpisodeLoop, origin: Origin | None, store: Recorder
 ) -> GroupResult:
     assert plan.deployment is not None, "an endpoint has episodes of its own"
+    onlookers = Onlookers(group.pk, await loop.open_turns())
     return await run_group(
         task=plan.task,
         group_id=f"{group.pk}-{group.attempts}",
@@ -328,7 +329,8 @@ async def _run_group(
         origin=origin,
         interruption=plan.interruption,
         checkpoints=StoredCheckpoints(group.pk) if group.run_id else None,
-        watch=Onlookers(group.pk),
+        watch=onlookers,
+        observer=onlookers,
         store=store,
         min_version=max(0, group.dispatched_version) if plan.deployment.follow else 0,
     )

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from composer_web.core import inference
 from composer_web.env import env
 from composer_web.rollouts.worker.llm_judge import provide_grades
+from composer_web.rollouts.worker.open_turns import OpenTurns
 from trainer.stamps import TOKENIZER, Stamp, stamp
 
 if TYPE_CHECKING:
     from sandbox.backends.base import Backend
-    from trainer.inference.contract import InferenceClient
+    from trainer.inference.client import HttpInferenceClient
     from trainer.rollouts.episode import Renderer
 
 T = TypeVar("T")
@@ -53,11 +54,17 @@ class EpisodeLoop:
         """Start a coroutine on the loop. Cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def client(self) -> InferenceClient:
+    async def client(self) -> HttpInferenceClient:
         """The process's HTTP client. Call it on the loop."""
         if not hasattr(self, "_client"):
             self._client = inference.client()
         return self._client
+
+    async def open_turns(self) -> OpenTurns:
+        """The process's unfinished turns. Call it on the loop."""
+        if not hasattr(self, "_open_turns"):
+            self._open_turns = OpenTurns(await self.client())
+        return self._open_turns
 
 
 current_loop: EpisodeLoop | None = None
