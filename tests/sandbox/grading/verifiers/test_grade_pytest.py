@@ -72,7 +72,8 @@ async def test_the_fix_passes_and_the_bug_fails(judge, ledger, environments):
     assert bad.outcome is Cause.TESTS_FAILED and bad.cause == "4 of 9 cases failed"
     pool = PoolStore(environments.root).load(ledger.bundle_hash)
     assert pool is not None and pool.files and pool.names
-    assert {sibling.names[-1] for sibling in pool.siblings} >= {"test_balance", "test_small_ledgers"}
+    # Which literals are changed is drawn; of a test with rows, all drawn ones may be names that change nothing.
+    assert {sibling.names[-1] for sibling in pool.siblings} >= {"test_balance", "test_balance_from_a_start"}
 
 
 @pytest.mark.parametrize(
