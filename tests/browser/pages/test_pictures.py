@@ -29,10 +29,10 @@ ADDRESSED = {
 }  # fmt: skip
 """Name of a picture → the page that it shows, where the address holds something that only the database knows."""
 NO_PAGE = (
-    "facets/", "count/", "/part/", "/metrics/", "/marks/", "/others/", "/further/", "/turns/", "/partial/", "/search/", "/tokens/",
-    "/export/", "export.csv", "/measured/", "/download", "/file/", "config.", "/check/", "preview/", "reconcile/", "metrics",
-    "v1/", "figures/", "help/", "/panel/", "runs/recent/", "runs/switch/", "policies/imports/", "/annotations/", "snippets/",
-    "failures/", "search/",
+    "facets/", "count/", "/part/", "/metrics/", "/marks/", "/others/", "/further/", "/turns/", "/partial/", "/search/",
+    "/tokens/", "/export/", "export.csv", "/measured/", "/download", "/file/", "config.", "/check/", "preview/", "reconcile/",
+    "metrics", "v1/", "figures/", "help/", "/panel/", "runs/recent/", "runs/switch/", "policies/imports/",
+    "/annotations/", "snippets/", "failures/", "search/",
 )  # fmt: skip
 """In the routes of parts of a page, of files, and of what programs read."""
 ELSEWHERE = {
