@@ -201,6 +201,7 @@ async def test_a_failing_engine_is_missing_data(services, renderer, task, fault)
 
 async def test_a_reward_part_that_raises_is_missing_data(services, renderer, task, monkeypatch):
     monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))
+    monkeypatch.setattr(ending, "REWARD_PAUSES", (0.0, 0.0, 0.0))
 
     @reward_part("broken")
     def broken(trajectory, config):

@@ -76,13 +76,13 @@ def test_how_full_the_cache_of_an_engine_is(
     client: Client, bearer: Bearer, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with InferenceAdmin(engine.url) as admin:
-        admin.deploy(DeploymentSpec(name="policy", policy_dir=str(REPOSITORY / "policies" / "base")))
-        ask = GenerateRequest(deployment="policy", prompt_ids=[5, 6, 7], max_tokens=40, temperature=1.0, seed=1)
+        admin.deploy(DeploymentSpec(name="scraped", policy_dir=str(REPOSITORY / "policies" / "base")))
+        ask = GenerateRequest(deployment="scraped", prompt_ids=[5, 6, 7], max_tokens=400, temperature=1.0, seed=1)
         httpx.post(f"{engine.url}/generate", json=ask.model_dump(), timeout=60, trust_env=False).raise_for_status()
         monkeypatch.setattr(env(), "inference_url", engine.url)
         text = client.get("/metrics", headers=bearer("operator", "metrics")).content.decode()
     (found,) = [f for f in text_string_to_metric_families(text) if f.name == "opencomposer_engine_cache_share"]
-    (share,) = [sample.value for sample in found.samples if sample.labels == {"deployment": "policy"}]
+    (share,) = [sample.value for sample in found.samples if sample.labels == {"deployment": "scraped"}]
     assert 0 < share < 1
 
 
