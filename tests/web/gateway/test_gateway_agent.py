@@ -24,7 +24,7 @@ from tests.web.gateway.test_gateway import Gateway
 from trainer.realtime.sessions import RecordedTurn
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(1800)]
-engine, gateway, promoted = test_gateway.engine, test_gateway.gateway, test_gateway.promoted
+gateway, promoted = test_gateway.gateway, test_gateway.promoted
 
 PACKAGE = "mini-swe-agent==2.4.6"
 BESIDE = ("mcp",)
