@@ -26,7 +26,7 @@ from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.grading.verifiers.admission import refusal_of, refusal_of_tests
 from sandbox.grading.verifiers.canary_pool import CanaryPool, OracleFails, PoolStore
-from sandbox.grading.verifiers.suite import canary_pool
+from sandbox.grading.verifiers.suite import LowEntropy, canary_pool
 from sandbox.grading.version import GRADER
 from sandbox.harness.errors import HarnessFailure
 from sandbox.tasks.entropy import MIN_ENTROPY, calls_entropy
@@ -152,6 +152,8 @@ class _Run:
         self._flaky: tuple[str, ...] = ()
         self._missed: set[int] | None = None
         """Hidden calls that no run of the untouched checkout met."""
+        self._asked: float | None = None
+        """Bits of tests that ask for too few to have canaries made."""
 
     def pool(self) -> CanaryPool | None:
         """The task's canaries; None where there can be none."""
@@ -199,8 +201,11 @@ class _Run:
             try:
                 pool = await canary_pool(
                     self._task, verifier, backend=self._backend, environments=self._environments,
-                    limits=pool_limits(self._task),
+                    limits=pool_limits(self._task), min_entropy=MIN_ENTROPY,
                 )  # fmt: skip
+            except LowEntropy as error:  # most drafts of tasks that are refused are refused for this
+                self._asked = error.bits
+                return
             except OracleFails:
                 return  # the grading that follows says why
             self.oracles += [Verdict.PASSED] * min(pool.oracle_runs, most)
@@ -249,8 +254,8 @@ class _Run:
             raise _Refused(f"doing nothing is {report.verdict.value} ({report.cause or 'all cases passed'})")
 
     def entropy(self, *, early: bool = False) -> None:
-        """`early`, before anything is graded: most drafts of tasks that are refused are refused for this. Tests that ask for
-        nothing wait for the run of the untouched checkout, which says why."""
+        """`early`: before anything is graded. Tests that ask for nothing wait for the run of the untouched checkout, which says
+        why."""
         bits = self.bits()
         if bits is None or bits >= MIN_ENTROPY or (early and not bits):
             return
@@ -264,6 +269,8 @@ class _Run:
 
     def bits(self) -> float | None:
         """Bits that work would have to guess; None while nobody has measured them."""
+        if self._asked is not None:
+            return self._asked
         if isinstance(self._task.verifier, CallsVerifier):
             return None if self._missed is None else calls_entropy(self._task.verifier, self._missed)
         pool = self.pool()

@@ -186,12 +186,22 @@ def draw_siblings(pool: CanaryPool, verifier: SuiteVerifier, draw: random.Random
     return chosen
 
 
+class LowEntropy(Exception):
+    """The tests that must start to pass ask for too few bits that work cannot know."""
+
+    def __init__(self, bits: float) -> None:
+        super().__init__(f"{bits:.1f} bits")
+        self.bits = bits
+
+
 async def canary_pool(
-    task: TaskSpec, verifier: SuiteVerifier, *, backend: Backend, environments: EnvironmentStore, limits: Limits
-) -> CanaryPool:
+    task: TaskSpec, verifier: SuiteVerifier, *, backend: Backend, environments: EnvironmentStore, limits: Limits,
+    min_entropy: float = 0.0,
+) -> CanaryPool:  # fmt: skip
     """The task's canaries, found out now with the oracle's work if nobody did before.
 
-    Raises SandboxError, TaskError: without its canaries a task is not graded.
+    Raises SandboxError, TaskError: without its canaries a task is not graded. Raises LowEntropy, before any canary is tried,
+    for tests that ask for something, but for fewer bits than `min_entropy`.
     """
     require_admissible(task)
     store = PoolStore(environments.root)
@@ -234,6 +244,17 @@ async def canary_pool(
         plan = await make_brace_plan(rewriter, verifier, record)
     else:
         plan = await make_plan(verifier, record) if isinstance(language, PythonTests) else None
+    unmet: dict[str, set[int]] = {}
+    if plan is not None:
+        bare = prepare_suite(observed_verifier(verifier, plan), CanaryPool(bundle_hash=task.bundle_hash), SECRET)
+        unmet = missed(plan, bare.ids, await attempt(plan, bare, False, changes=()))
+        if (
+            rewriter is not None and plan.residual
+        ):  # nobody would notice that the others adapt to what decides beside them
+            unmet = {name: sites for name, sites in unmet.items() if name in plan.notes}
+        bits = task_entropy(verifier, plan, unmet)
+        if 0 < bits < min_entropy:
+            raise LowEntropy(bits)
     made = None
     if plan is not None:
         observed = observed_verifier(verifier, plan)
@@ -246,14 +267,6 @@ async def canary_pool(
             plan = None  # the tests as they are say why
     if made is None:
         made = await make_pool(language, verifier, task.bundle_hash, partial(attempt, None), draw=SECRET)
-    unmet: dict[str, set[int]] = {}
-    if plan is not None:
-        bare = prepare_suite(observed_verifier(verifier, plan), CanaryPool(bundle_hash=task.bundle_hash), SECRET)
-        unmet = missed(plan, bare.ids, await attempt(plan, bare, False, changes=()))
-        if (
-            rewriter is not None and plan.residual
-        ):  # nobody would notice that the others adapt to what decides beside them
-            unmet = {name: sites for name, sites in unmet.items() if name in plan.notes}
     made = made.model_copy(update={"plan": plan, "entropy": task_entropy(verifier, plan, unmet)})
     store.save(made)
     return made
