@@ -1,6 +1,7 @@
 // Entry of every page: always-on behaviour, then the modules that this page's elements ask for.
 import { startConfirm } from "./confirm.js";
 import { copy } from "./copy.js";
+import { startEdits } from "./edits.js";
 import { startFailures } from "./failures.js";
 import { startDrawer } from "./frame/drawer.js";
 import { startShortcuts } from "./frame/shortcuts.js";
@@ -13,6 +14,7 @@ import { startTheme } from "./theme.js";
 startTheme();
 startTimes();
 startFailures();
+startEdits();
 startLive();
 startConfirm();
 startSidebar();
