@@ -69,6 +69,12 @@ RETIRED: dict[str, str] = {
     "export_links, proxy, openai_types, responses, canary",
     r"evals[./](?:sides|standings)|policies[./](?:carrying|orders)|tasks[./]orders|review[./]applying": "behaviour_scores, "
     "leaderboard, measurement_worker, measurement_jobs, generation_jobs, label_rules",
+    r"Served now|Nothing to tell|By way of\b(?= *\"|<)|Keep clear of": "In production, No notifications, Source, Decontaminate "
+    "against",
+    r"so from now on|worth nothing any more": "… saved; … is withdrawn",
+    r"\$ per million|Requests of one token|Most tokens of": "Input/Output $ per 1M, Requests/min per API token, Max output "
+    "tokens",
+    r"\"(?:Made|Made by|Made since|Took|Side)\"": "Created, Created by, Created since, Duration, Split",
 }
 EXEMPT = (
     "scripts/words.py",

@@ -31,7 +31,7 @@ class Settings(BaseModel):
         default=(), max_length=50, description="Regular expressions of what is redacted besides secrets and e-mails"
     )
     requests_per_minute: int = Field(default=120, ge=1, le=1_000_000, description="Of one token")
-    most_tokens: int = Field(default=4096, ge=1, description="Most tokens of one answer")
+    most_tokens: int = Field(default=4096, ge=1, description="Max tokens of one answer")
     answer_seconds: float = Field(default=300.0, gt=0, le=3600, description="Deadline of one answer")
     endpoints: tuple[str, ...] = Field(
         default=(), description="Policies behind endpoints that may be asked for by name as `model`"

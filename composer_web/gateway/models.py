@@ -46,7 +46,7 @@ class Session(Owned):
     output_tokens = models.PositiveIntegerField(default=0)
     edits = models.PositiveIntegerField(default=0, help_text="Turns that edit")
     questions = models.PositiveIntegerField(default=0, help_text="Turns that only ask")
-    malformed = models.PositiveIntegerField(default=0, help_text="Turns with a broken call")
+    malformed = models.PositiveIntegerField(default=0, help_text="Turns with a malformed tool call")
     redactions = models.PositiveIntegerField(default=0)
     opening = models.CharField(max_length=300, blank=True, help_text="What the user asked for first, redacted")
     seen = models.PositiveIntegerField(default=0, help_text="Messages of the transcript after the newest turn")

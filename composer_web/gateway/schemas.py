@@ -50,7 +50,7 @@ class SessionOut(Schema):
     policy_tokens: int = Field(deprecated=True, description="The same as output_tokens; removed after release 0.2")
     edits: int = Field(description="Turns that edit")
     questions: int = Field(description="Turns that only ask")
-    malformed: int = Field(description="Turns with a broken call")
+    malformed: int = Field(description="Turns with a malformed tool call")
     redactions: int
     opened_at: datetime
     last_at: datetime

@@ -34,7 +34,7 @@ def infra_errors() -> Iterator[Insight]:
             yield Insight(
                 f"run:{run}",
                 "Infra errors",
-                f"{lost} of {ended} rollouts of the last {WITHIN.seconds // 60} min were lost to infrastructure",
+                f"{lost} of {ended} rollouts of the last {WITHIN.seconds // 60} min are infra errors",
                 "Read the causes of the lost rollouts; check the sandbox backend, the engine and the disk.",
                 f"{reverse('rollouts:of-run', args=[run])}?verdict=infra_error",
                 name,

@@ -64,7 +64,7 @@ def create_evaluation(
     temperature: float | None = None,
     seed: int | None = None,
     turns: Annotated[int | None, typer.Option(help="Most turns of a rollout (default: derived).")] = None,
-    context_tokens: Annotated[int | None, typer.Option(help="Most tokens of a rollout (default: derived).")] = None,
+    context_tokens: Annotated[int | None, typer.Option(help="Max tokens of a rollout (default: derived).")] = None,
     effort: Annotated[str | None, typer.Option(help="With --release: reasoning effort.")] = None,
     price_input: Annotated[float | None, typer.Option(help="With --release: dollars for a million tokens.")] = None,
     price_output: Annotated[float | None, typer.Option(help="With --release: dollars for a million tokens.")] = None,

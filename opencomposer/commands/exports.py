@@ -85,7 +85,8 @@ def create_dataset(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SUITE", help="Keep clear of this suite; may be repeated (default: held-out and benchmarks)."
+            metavar="SUITE",
+            help="Decontaminate against this suite; may be repeated (default: held-out and benchmarks).",
         ),
     ] = None,
     follow: Follow = False,

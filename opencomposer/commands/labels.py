@@ -47,7 +47,7 @@ def create_queue(
     name: str,
     questions: Annotated[str, typer.Argument(metavar="FILE", help="JSON list as `review-queues get` has it.")],
     title: str | None = None,
-    reviewers: Annotated[int | None, typer.Option(help="Reviewers of each rollout.")] = None,
+    reviewers: Annotated[int | None, typer.Option(help="Reviewers per rollout.")] = None,
     filters: Filters = None,
     limit: MaxRollouts = None,
 ) -> None:

@@ -168,7 +168,7 @@ def get_group(
         session.output.one(session.api.get("/groups/{group_id}", group_id=pk))
 
 
-forks = Noun("forks", "Other continuations of a rollout.", panel=PANEL)
+forks = Noun("forks", "Other samples from a turn of a rollout.", panel=PANEL)
 forks.gets("/forks/{fork_id}", "Show a fork.", example="5")
 forks.acts("stop", "/forks/{fork_id}/cancel", FORK_COLUMNS, "Cancel a fork.", example="5")
 
@@ -184,7 +184,7 @@ def create_fork(
     session: Session,
     rollout: int,
     turn: Annotated[int, typer.Argument(help="Turns of the rollout that are kept.")],
-    count: Annotated[int | None, typer.Option(help="Continuations to sample.")] = None,
+    count: Annotated[int | None, typer.Option(help="Samples to draw.")] = None,
     policy: Annotated[str | None, typer.Option(help="Policy that continues.")] = None,
 ) -> None:
     """Continue a rollout from one of its turns."""

@@ -21,10 +21,8 @@ class SamplingConfig(Part):
         "Router replay (R3) for mixture-of-experts policies: the trainer uses the experts that the engine chose",
         advanced=True,
     )
-    max_turn_tokens: AutoInt = setting(0, "Most tokens of one policy turn", ge=0, auto=True)
-    max_context_tokens: AutoInt = setting(
-        0, "Most tokens of one context window, observations included", ge=0, auto=True
-    )
+    max_turn_tokens: AutoInt = setting(0, "Max tokens of one policy turn", ge=0, auto=True)
+    max_context_tokens: AutoInt = setting(0, "Max tokens of one context window, observations included", ge=0, auto=True)
     max_turns: AutoInt = setting(0, "Most policy turns of one episode", ge=0, auto=True)
     episode_seconds: AutoFloat = setting(0.0, "Wall-clock limit of one episode's tool calls", ge=0, auto=True)
     num_speculative_tokens: int | None = setting(
@@ -71,7 +69,7 @@ class SummaryConfig(Part):
     mode: Literal["summary", "truncate"] = setting(
         "summary", "The policy summarizes its work for the next window, or old turns are forgotten", advanced=True
     )
-    max_tokens: int = setting(256, "Most tokens of one summary, thoughts included", gt=0, advanced=True)
+    max_tokens: int = setting(256, "Max tokens of one summary, thoughts included", gt=0, advanced=True)
     max_windows: int = setting(8, "Most windows of one episode", ge=1, advanced=True)
 
 

@@ -11,7 +11,7 @@ class Guards(Part):
     edit_drop: float = setting(0.15, "Largest fall of the share of turns that edit", gt=0, le=1, advanced=True)
     question_rise: float = setting(0.15, "Largest rise of the share of turns that only ask", gt=0, le=1, advanced=True)
     malformed_rise: float = setting(
-        0.05, "Largest rise of the share of turns with a broken call", gt=0, le=1, advanced=True
+        0.05, "Largest rise of the share of turns with a malformed tool call", gt=0, le=1, advanced=True
     )
     min_turns: int = setting(50, "Turns on each side before a guard judges", ge=1, le=1_000_000_000, advanced=True)
     z_score: float = setting(

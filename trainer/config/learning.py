@@ -101,7 +101,7 @@ class MTPConfig(Part):
     num_speculative_tokens: int = setting(
         0, "Draft tokens that the head predicts; 0 trains no head and keeps an existing one", ge=0, le=8
     )
-    train_tokens: int = setting(65536, "Most tokens of texts or rollouts that the head trains on", ge=2, advanced=True)
+    train_tokens: int = setting(65536, "Max tokens of texts or rollouts that the head trains on", ge=2, advanced=True)
     seq_len: int = setting(192, "Length of one training sequence, in tokens", ge=16, advanced=True)
     hidden_size: int = setting(256, "Hidden size of the head", ge=1, advanced=True)
     steps: int = setting(400, "Optimiser steps", ge=1, advanced=True)

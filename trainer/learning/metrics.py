@@ -51,7 +51,7 @@ METRICS: dict[str, Metric] = {
     "rollouts/unstored": Metric(
         "Rollouts not stored", "share", "judged attempts left out because the store did not take them at any try"
     ),
-    "policy/entropy": Metric("Entropy", "nat/token", "mean entropy of the tempered distribution at policy tokens"),
+    "policy/entropy": Metric("Entropy", "nats/token", "mean entropy of the tempered distribution at policy tokens"),
     "mismatch/k3_mean": Metric("Mismatch k3, mean", "nat", "mean of r - log r - 1 with r = p_trainer / p_sampler"),
     "mismatch/k3_p99": Metric("Mismatch k3, p99", "nat", "99th percentile of the same over tokens"),
     "mismatch/k3_max": Metric("Mismatch k3, max", "nat", "the same, largest token"),
@@ -87,11 +87,11 @@ METRICS: dict[str, Metric] = {
     "feedback/turns": Metric("Hinted turns", "count", "turns of the step that textual feedback re-scored with a hint"),
     "feedback/dropped": Metric("Hints dropped", "share", "hinted turns whose hint moved nothing"),
     "feedback/shift": Metric(
-        "Hinted KL", "nat/token", "mean KL from the policy with the hint to the one without, on hinted turns"
+        "Hinted KL", "nats/token", "mean KL from the policy with the hint to the one without, on hinted turns"
     ),
     "kl/k1": Metric(
         "KL to the reference",
-        "nat/token",
+        "nats/token",
         "mean log π - log π_ref at policy tokens; π_ref is the start, or a lagged policy",
     ),
     "staleness/mean": Metric(
@@ -151,7 +151,7 @@ METRICS: dict[str, Metric] = {
     "time/publish_background": Metric(
         "Publish weights, beside training", "s", "from the copy of the version until it is in the weight store"
     ),
-    "time/heads": Metric("Train the head", "s", "the draft head, once, after the last step"),
+    "time/heads": Metric("Draft head training", "s", "the draft head, once, after the last step"),
     "time/checkpoint": Metric("Checkpoint", "s", "writing the step checkpoint"),
     "time/episode": Metric("Episode", "s", "mean wall time of a rollout, grading included"),
     "time/generate": Metric("Episode: generate", "s", "mean wall time a rollout waits for the engine"),
@@ -181,12 +181,12 @@ METRICS: dict[str, Metric] = {
         "Draft tokens accepted", "share", "draft tokens of the engines since the last step that the policy accepted"
     ),
     "heads/accepted": Metric(
-        "Head: accepted",
+        "Draft head: accepted",
         "share",
         "guesses of the trained head that are the policy's first choice, as are those before them, on texts it has not "
         "learned from",
     ),
-    "heads/loss": Metric("Head: divergence", "nat/token", "KL of the policy to the trained head on those texts"),
+    "heads/loss": Metric("Draft head: divergence", "nats/token", "KL of the policy to the trained head on those texts"),
     "speed/train_tokens": Metric("Training speed", "tokens/s", "real tokens through the trainer by its busy seconds"),
     "speed/generate_tokens": Metric("Generation speed", "tokens/s", "policy tokens sampled by seconds of wall time"),
     "speed/model_flops": Metric(
@@ -246,11 +246,11 @@ METRICS: dict[str, Metric] = {
         "share",
         "held-out tasks that at least one of so many samples solves, of all that have as many",
     ),
-    "loss/train": Metric("Training loss", "nat/token", "weighted mean next-token loss"),
+    "loss/train": Metric("Training loss", "nats/token", "weighted mean next-token loss"),
     "loss/accuracy": Metric("Training accuracy", "share", "weighted share of tokens that are the model's first choice"),
-    "loss/heldout": Metric("Held-out loss", "nat/token", "the same loss on data never trained on"),
-    "loss/language/": Metric("Held-out loss", "nat/token", "the same, documents of one language"),
-    "loss/codebase": Metric("Codebase loss", "nat/token", "next-token loss on the chosen codebase, never trained on"),
+    "loss/heldout": Metric("Held-out loss", "nats/token", "the same loss on data never trained on"),
+    "loss/language/": Metric("Held-out loss", "nats/token", "the same, documents of one language"),
+    "loss/codebase": Metric("Codebase loss", "nats/token", "next-token loss on the chosen codebase, never trained on"),
     "sessions/used": Metric("Sessions", "count", "recorded sessions of users that the step was trained on"),
     "sessions/left_out": Metric("Sessions left out", "count", "looked at and not near enough, or without any signal"),
     "sessions/baseline": Metric("Session baseline", "", "mean reward over the turns of the step, which is subtracted"),
@@ -259,7 +259,9 @@ METRICS: dict[str, Metric] = {
     "sessions/question_rate": Metric(
         "Turns that only ask", "share", "turns of the step's sessions that do nothing else"
     ),
-    "sessions/malformed_rate": Metric("Broken calls", "share", "turns of the step's sessions with a broken call"),
+    "sessions/malformed_rate": Metric(
+        "Malformed tool calls", "share", "turns of the step's sessions with a malformed tool call"
+    ),
     "tokens/context": Metric("Row length", "tokens", "length of the packed rows of this step"),
 }
 

@@ -1,7 +1,7 @@
 """From recorded sessions to the groups that the learner takes: near on-policy, one rollout a prompt, nothing left out.
 
 There is one session of each prompt, so the baseline is the mean over the turns of the whole batch; batches are large
-because the signal is noisy. A turn with a broken call has its negative reward whether or not anybody saw it.
+because the signal is noisy. A turn with a malformed tool call has its negative reward whether or not anybody saw it.
 """
 
 from __future__ import annotations

@@ -94,7 +94,13 @@ def moved(guards: Guards, before: Rates, now: Rates) -> list[Row]:
         for name, was, is_, bound, falls in (
             ("the share of turns that edit", before.edit, now.edit, guards.edit_drop, True),
             ("the share of turns that only ask", before.question, now.question, guards.question_rise, False),
-            ("the share of turns with a broken call", before.malformed, now.malformed, guards.malformed_rise, False),
+            (
+                "the share of turns with a malformed tool call",
+                before.malformed,
+                now.malformed,
+                guards.malformed_rise,
+                False,
+            ),
         )
     ]
 

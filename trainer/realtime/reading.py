@@ -1,6 +1,6 @@
 """What one turn of a session did, as far as rewards and guards care: edited, asked, or wrote a call that does not work.
 
-Published failure: broken calls were thrown away before training, and the policy learned to write them when it expected to
+Published failure: malformed tool calls were thrown away before training, and the policy learned to write them when it expected to
 fail. So what is broken here is a fact of the turn that is recorded, and never a reason to leave the turn out.
 """
 

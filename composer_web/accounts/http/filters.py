@@ -17,7 +17,7 @@ class AuditFilter(filters.FilterSet):
     who = filters.CharFilter(field_name="actor_name", label="Who")
     action = filters.CharFilter(field_name="action", lookup_expr="startswith", label="Action begins with")
     target = filters.CharFilter(method="by_target", label="What, as run:12")
-    via = filters.ChoiceFilter(choices=VIA, label="By way of", empty_label="any")
+    via = filters.ChoiceFilter(choices=VIA, label="Source", empty_label="any")
     since = filters.DateFilter(
         field_name="at", lookup_expr="date__gte", label="From", widget=forms.DateInput(attrs={"type": "date"})
     )

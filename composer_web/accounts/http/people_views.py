@@ -77,7 +77,7 @@ def person_withdraw(request: PageRequest, number: int) -> HttpResponse:
     return act(
         request,
         lambda: people.withdraw(invitation=row, actor=request.user),
-        done=f"The invitation of {row.username} is worth nothing any more.",
+        done=f"The invitation of {row.username} is withdrawn.",
         to="accounts:people",
     )
 
@@ -90,7 +90,7 @@ def person_change(request: PageRequest, action: str) -> HttpResponse:
     user = people.get_person(given.get("username", ""))
     name, role = user.username, given.get("role", "")
     found: dict[str, tuple[Callable[[], Any], str]] = {
-        "role": (lambda: people.change_role(user=user, role=role, actor=actor), f"{name} is {role} from now on."),
+        "role": (lambda: people.change_role(user=user, role=role, actor=actor), f"{name} is now {role}."),
         "member": (lambda: _member(given.get("project", ""), name, role, actor), f"{name} has the role {role} there."),
         "disable": (lambda: people.disable(user=user, actor=actor), f"{name} is logged out, and no token works."),
         "enable": (lambda: people.enable(user=user, actor=actor), f"{name} may log in again."),

@@ -87,7 +87,7 @@ def project_change(request: PageRequest, slug: str, action: str) -> HttpResponse
                 archived=given.get("archived") == "on",
                 actor=actor,
             ),
-            "The project is so from now on.",
+            "Project settings saved.",
         ),
         "member": (
             lambda: projects.set_member(project=project, username=name, role=given.get("role", ""), actor=actor),

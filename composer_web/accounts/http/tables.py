@@ -27,7 +27,7 @@ class AuditTable(Table):
     actor_name = tables.Column(verbose_name="Who", attrs=STRONG, orderable=False)
     action = tables.Column(orderable=False)
     target = tables.Column(verbose_name="What", orderable=False)
-    via = tables.Column(verbose_name="By way of", orderable=False)
+    via = tables.Column(verbose_name="Source", orderable=False)
     changes = tables.Column(verbose_name="Before and after", empty_values=(), orderable=False)
 
     empty_template = "accounts/audit_empty.html"

@@ -44,7 +44,7 @@ class AlertTable(Table):
 
 
 class DeliveryTable(Table):
-    created_at = AgoColumn(verbose_name="Made", orderable=False)
+    created_at = AgoColumn(verbose_name="Created", orderable=False)
     to = tables.Column(empty_values=(), orderable=False, attrs=STRONG)
     title = tables.Column(accessor="body__title", default="–", orderable=False, verbose_name="Message")
     state = tables.Column(orderable=False)

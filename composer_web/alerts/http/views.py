@@ -49,7 +49,7 @@ def rule_list(request: PageRequest) -> HttpResponse:
             except UserError as error:
                 form.add_error(error.field if error.field in form.fields else None, str(error))
             else:
-                messages.success(request, f"Rule “{rule.name}” watches from now on.")
+                messages.success(request, f"Rule “{rule.name}” is active.")
                 return redirect("alerts:rules")
     context = {"rules": selectors.rules(), "form": form, "tab": "rules"}
     return show(request, "alerts/rules.html", context, status=422 if form.errors else 200)

@@ -132,7 +132,7 @@ def _infra_share(rule: Rule) -> Seen:
         if total >= MIN_ROLLOUTS and lost / total > rule.threshold:
             yield (
                 f"run:{run}",
-                f"{lost} of {total} rollouts of run {run} ({runs[run]}) were lost to infrastructure within "
+                f"{lost} of {total} rollouts of run {run} ({runs[run]}) were infra errors within "
                 f"{rule.window} min, more than {100 * rule.threshold:.0f} %",
             )
 

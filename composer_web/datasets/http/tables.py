@@ -14,8 +14,8 @@ class DatasetTable(Table):
     state = tables.Column()
     conversations = NumberColumn()
     dropped = NumberColumn(verbose_name="Left out")
-    created_by = tables.Column(accessor="created_by__username", default="–", verbose_name="By", orderable=False)
-    created_at = AgoColumn(verbose_name="Made")
+    created_by = tables.Column(accessor="created_by__username", default="–", verbose_name="Created by", orderable=False)
+    created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "datasets/empty.html"
 

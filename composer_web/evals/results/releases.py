@@ -96,7 +96,7 @@ def _not_admitted(versions: Sequence[TaskVersion]) -> list[str]:
 def _who_is_missing(suite: Suite, missing: Sequence[str], of: int) -> str:
     names = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
     return (
-        f"two reviewers have not admitted {len(missing)} of {of} tasks: {names}. Have them reviewed (“Review into it” on "
+        f"two reviewers have not admitted {len(missing)} of {of} tasks: {names}. Have them reviewed (“Add via review” on "
         f"the page of suite {suite.name!r}), or publish them unreviewed, which the release says for good"
     )
 

@@ -12,7 +12,7 @@ class SessionFilter(filters.FilterSet):
     policy = filters.CharFilter(field_name="policy__name", label="Policy")
     version = filters.NumberFilter(field_name="version", label="Version")
     canary = filters.ChoiceFilter(choices=[("True", "yes"), ("False", "no")], label="Canary", empty_label="any")
-    malformed = filters.NumberFilter(field_name="malformed", lookup_expr="gte", label="Broken calls ≥")
+    malformed = filters.NumberFilter(field_name="malformed", lookup_expr="gte", label="Malformed tool calls ≥")
     signal = filters.ChoiceFilter(
         field_name="signals__kind",
         choices=[

@@ -12,12 +12,12 @@ from composer_web.ui.templatetags import ui
 
 class SessionTable(Table):
     id = tables.Column(verbose_name="Session", linkify=("gateway:session", {"pk": tables.A("pk")}), attrs=STRONG)
-    opening = tables.Column(verbose_name="Asked for", orderable=False)
+    opening = tables.Column(verbose_name="Prompt", orderable=False)
     policy = tables.Column(verbose_name="Answered by", orderable=False)
     turns = NumberColumn()
     edits = NumberColumn(verbose_name="Edits")
     questions = NumberColumn(verbose_name="Asks")
-    malformed = NumberColumn(verbose_name="Broken calls")
+    malformed = NumberColumn(verbose_name="Malformed tool calls")
     good = NumberColumn(verbose_name="Liked")
     bad = NumberColumn(verbose_name="Disliked")
     last_at = AgoColumn(verbose_name="Last turn")

@@ -151,7 +151,7 @@ def settings_change(request: PageRequest) -> HttpResponse:
             values[name] = posted.get(name, "")
         return configuration.change(values=values, actor=request.user)
 
-    return act(request, change, done="The gateway behaves so from now on.", to="gateway:settings")
+    return act(request, change, done="Gateway settings saved.", to="gateway:settings")
 
 
 @require_POST

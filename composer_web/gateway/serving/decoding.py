@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 UNFINISHED = "\ufffd"
 """What the decoder writes for bytes that are no character, or not yet one."""
 CHARACTER_TOKENS = 4
-"""Most tokens of one character: a byte each."""
+"""Max tokens of one character: a byte each."""
 LONGEST_TAIL = 256
 """Tokens that never become a character are decoded again and again only up to here."""
 

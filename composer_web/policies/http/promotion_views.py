@@ -113,7 +113,7 @@ def promotion_change(request: PageRequest) -> HttpResponse:
             case other:
                 raise UserError("what", f"promote, canary, end or rollback, not {other[:40]!r}")
 
-    return act(request, change, done="Done; new sessions are served so from now on.", to="policies:promotion")
+    return act(request, change, done="Saved. New sessions are served accordingly.", to="policies:promotion")
 
 
 @require_POST

@@ -15,10 +15,10 @@ class PolicyTable(Table):
     name = tables.Column(attrs=STRONG, linkify=("policies:detail", {"name": tables.A("name")}))
     parameters = tables.Column(accessor="architecture__parameters", orderable=False, attrs={"td": {"class": "num"}})
     parent = tables.Column(default="–")
-    made_by = tables.Column(empty_values=(), orderable=False, verbose_name="Made by")
+    made_by = tables.Column(empty_values=(), orderable=False, verbose_name="Created by")
     newest_version = NumberColumn(verbose_name="Newest version")
     checkpoint_count = NumberColumn(verbose_name="Checkpoints")
-    created_at = AgoColumn(verbose_name="Made")
+    created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "policies/empty.html"
 

@@ -100,7 +100,7 @@ def draft_change(request: PageRequest, pk: int, action: str) -> HttpResponse:
     draft = selectors.get_draft(pk)
     done = {
         "save": "Saved.",
-        "publish": "Published: its controls are on their way to the build workers.",
+        "publish": "Published: validation is queued on the build workers.",
         "discard": "Discarded.",
     }
     if action not in done:

@@ -42,7 +42,7 @@ class DraftTable(Table):
         verbose_name="From rollout", linkify=("rollouts:detail", {"pk": tables.A("rollout_id")}), orderable=False
     )
     turn = NumberColumn()
-    created_by = tables.Column(verbose_name="By", default="–", orderable=False)
+    created_by = tables.Column(verbose_name="Created by", default="–", orderable=False)
     created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "review/drafts_empty.html"

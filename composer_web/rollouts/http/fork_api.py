@@ -17,7 +17,7 @@ from composer_web.rollouts.worker import forks
 router = Router()
 
 
-@router.get("", response={200: list[ForkOut], 404: ErrorOut}, summary="Continuations of a rollout")
+@router.get("", response={200: list[ForkOut], 404: ErrorOut}, summary="Forks of a rollout")
 def list_forks(request: HttpRequest, rollout: int) -> Any:
     """Newest first."""
     return selectors.forks_of(selectors.get_rollout(rollout))

@@ -31,7 +31,7 @@ def fork(request: PageRequest, pk: int) -> HttpResponse:
     except (UserError, ArtifactError) as error:
         messages.error(request, str(error))
         return redirect("rollouts:detail", pk=pk)
-    messages.success(request, f"Rollout {pk} goes on after turn {made.turn}; the continuations appear here.")
+    messages.success(request, f"Rollout {pk} is forked from turn {made.turn}; its samples appear here.")
     return redirect("rollouts:group", pk=made.group.pk)
 
 

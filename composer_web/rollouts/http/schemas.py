@@ -120,7 +120,7 @@ class GroupDetail(GroupOut):
 
 class ForkIn(Body):
     turn: int = Field(ge=1, description="Turns of the rollout that are kept; the next one is sampled anew")
-    count: int = Field(default=4, ge=1, le=64, description="Continuations")
+    count: int = Field(default=4, ge=1, le=64, description="Samples to draw")
     policy: str = Field(
         default="", max_length=120, description="name or name@version; empty: the newest version of the rollout's run"
     )

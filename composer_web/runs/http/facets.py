@@ -54,7 +54,7 @@ FACETS: tuple[tuple[str, str, Callable[[QuerySet[Run]], Rows]], ...] = (
     ("state", "State", _plain("state")),
     ("kind", "Stage", _kinds),
     ("tag", "Tags", _tags),
-    ("by", "Made by", _plain("created_by__username")),
+    ("by", "Created by", _plain("created_by__username")),
     ("policy", "Starting policy", _plain("policy_in__name")),
     ("sweep", "Sweeps", _sweeps),
 )

@@ -23,11 +23,11 @@ class RunFilter(filters.FilterSet):
     kind = filters.ChoiceFilter(choices=RunKind, label="Stage", empty_label="any")
     policy = filters.CharFilter(field_name="policy_in__name", label="Starting policy")
     tag = filters.CharFilter(method="tagged", label="Tag")
-    by = filters.CharFilter(field_name="created_by__username", label="Made by")
+    by = filters.CharFilter(field_name="created_by__username", label="Created by")
     sweep = filters.NumberFilter(field_name="sweep_id", label="Sweep", min_value=1, max_value=10**ROW_ID)
     pass1 = filters.NumberFilter(lookup_expr="gte", label="Pass@1 at least", min_value=0, max_value=1)
     reward = filters.NumberFilter(lookup_expr="gte", label="Reward at least")
-    since = filters.DateFilter(field_name="created_at", lookup_expr="date__gte", label="Made since", widget=DATE)
+    since = filters.DateFilter(field_name="created_at", lookup_expr="date__gte", label="Created since", widget=DATE)
     archived = filters.ChoiceFilter(
         choices=[("only", "only these"), ("all", "shown too")],
         label="Archived",

@@ -91,8 +91,8 @@ class RunTable(Table):
     seed = tables.Column()
     code_version = tables.Column(verbose_name="Code", default="–")
     notes = tables.Column(orderable=False, default="", attrs={"td": {"class": "long"}})
-    created_by = tables.Column(verbose_name="By", default="–")
-    created_at = AgoColumn(verbose_name="Made")
+    created_by = tables.Column(verbose_name="Created by", default="–")
+    created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "runs/empty.html"
 
@@ -164,7 +164,7 @@ class RunTable(Table):
     def render_progress(self, record: Run) -> str:
         eta = eta_seconds(record)
         took = ui.since(record.started_at, record.finished_at) if record.started_at else ""
-        note = f"about {ui.seconds(eta)} left" if eta else took
+        note = f"ETA {ui.seconds(eta)}" if eta else took
         return format_html(
             '<span class="meter"><progress max="{}" value="{}"{}></progress>'
             '<span class="between"><span>{} / {}</span><span>{}</span></span></span>',

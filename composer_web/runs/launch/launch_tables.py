@@ -17,8 +17,8 @@ class SweepTable(Table):
     run_count = NumberColumn(verbose_name="Runs")
     live_count = NumberColumn(verbose_name="Live")
     ended_count = NumberColumn(verbose_name="Ended")
-    created_by = tables.Column(verbose_name="By", default="–")
-    created_at = AgoColumn(verbose_name="Made")
+    created_by = tables.Column(verbose_name="Created by", default="–")
+    created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "runs/sweeps_empty.html"
 

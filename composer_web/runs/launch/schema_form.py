@@ -71,7 +71,15 @@ class FormSchema:
 def label_of(name: str) -> str:
     """`max_turn_tokens` → `Max turn tokens`. The field's acronyms stay in capitals."""
     text = name.rpartition(".")[2].replace("_", " ")
-    known = {"rl": "RL", "sft": "SFT", "midtrain": "Mid-training", "kl coefficient": "KL coefficient"}
+    known = {
+        "rl": "RL",
+        "sft": "SFT",
+        "midtrain": "Mid-training",
+        "kl coefficient": "KL coefficient",
+        "drop solved none": "Exclude never solved",
+        "drop solved all": "Exclude always solved",
+        "easy to hard": "Curriculum strength",
+    }
     return known.get(text, text[:1].upper() + text[1:])
 
 

@@ -79,7 +79,7 @@ def _rl(run: Run) -> list[Figure]:
             "Infra errors",
             ui.num(counts["infra_error"]),
             note="never trained on",
-            help="Attempts lost to infrastructure: sandbox, engine or network. They are missing data, are run again, and "
+            help="Infra errors: sandbox, engine or network. They are missing data, are run again, and "
             "never become a reward.",
         ),
         Figure(

@@ -76,7 +76,7 @@ def obstacles(task: Task, version: TaskVersion, suite: Suite) -> list[Obstacle]:
     """Everything that keeps the task out of the suite, each with the fix that the page offers."""
     found: list[Obstacle] = []
     if version.controls_ok is False:
-        found.append(Obstacle(f"version {version.number} fails its controls"))
+        found.append(Obstacle(f"version {version.number} fails its validation"))
     if suite.purpose == "train":
         others = Suite.objects.filter(memberships__task=task).exclude(purpose="train").distinct().order_by("name")
         if names := list(others.values_list("name", flat=True)):

@@ -132,7 +132,7 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("source", "Source"),
     ("category", "Category"),
     ("difficulty", "Difficulty"),
-    ("controls", "Controls"),
+    ("controls", "Validation"),
     ("strength", "Hidden tests"),
     ("review", "Review"),
     ("split", "Split"),

@@ -226,7 +226,7 @@ def _join(rows: Sequence[Task], suite: Suite) -> list[TaskChange]:
     versions = [newest[task.pk] for task in wanted]
     for version in versions:
         if version.controls_ok is False:
-            raise UserError("tasks", f"{version} fails its controls; no run or benchmark may use it")
+            raise UserError("tasks", f"{version} fails its validation; no run or benchmark may use it")
     wrong = {"train"} if suite.purpose != "train" else {"held-out", "benchmark"}
     for task in wanted:
         if task.split in wrong:

@@ -157,7 +157,7 @@ def get_task(request: HttpRequest, slug: str) -> Any:
     "/{slug}/controls",
     response={200: Requested, 404: ErrorOut},
     auth=needs("review"),
-    summary="Run all controls of a task again",
+    summary="Validate a task again",
 )
 def run_controls(request: HttpRequest, slug: str) -> Any:
     """Oracle, no-op, wrong patches, exploits and mutants of the newest version, on the build workers."""
@@ -204,7 +204,7 @@ def get_members(request: HttpRequest, name: str, limit: int = Query(100, ge=1, l
     "/{name}/validate",
     response={200: Requested, 404: ErrorOut},
     auth=needs("review"),
-    summary="Run the missing controls",
+    summary="Run missing validation",
 )
 def validate_suite(request: HttpRequest, name: str) -> Any:
     return {"requested": services.request_suite_controls(suite=selectors.get_suite(name), actor=caller(request))}

@@ -180,7 +180,7 @@ def _decide(request: PageRequest, task: Task, version: TaskVersion) -> Done:
 def _edit(request: PageRequest, task: Task, version: TaskVersion) -> Done:
     made = curation.edit_instruction(task=task, text=request.POST.get("instruction", ""), actor=request.user)
     return (
-        f"Version {made.number} has the new words; its controls are on their way. Somebody else reviews it.",
+        f"Version {made.number} has the new text; its validation is queued. Somebody else reviews it.",
         False,
         "",
     )

@@ -16,7 +16,7 @@ class ControlsColumn(tables.Column):
     """None: not run; True: the oracle passes and doing nothing fails; False: rejected."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, empty_values=(), verbose_name="Controls", **kwargs)
+        super().__init__(*args, empty_values=(), verbose_name="Validation", **kwargs)
 
     def render(self, value: bool | None) -> str:
         return {None: ui.badge("not run"), True: ui.badge("passed"), False: ui.badge("failed", "rejected")}[value]
@@ -46,7 +46,7 @@ class TaskTable(Table):
     test_strength = ShareColumn(verbose_name="Test strength")
     pass_rate = ShareColumn(verbose_name="Pass rate")
     review = tables.Column()
-    split = tables.Column(verbose_name="Side", default="–")
+    split = tables.Column(verbose_name="Split", default="–")
     tags = tables.Column(orderable=False, default="–")
     created_at = AgoColumn(verbose_name="Created")
 
@@ -137,7 +137,7 @@ class TrajectoryTable(Table):
     steps = NumberColumn()
     output_tokens = NumberColumn(verbose_name="Output tokens")
     reward = NumberColumn(default="–")
-    created_by = tables.Column(verbose_name="By", orderable=False, default="–")
+    created_by = tables.Column(verbose_name="Created by", orderable=False, default="–")
     created_at = AgoColumn(verbose_name="Imported")
 
     empty_template = "tasks/trajectories_empty.html"
@@ -167,7 +167,7 @@ class GeneratorRunTable(Table):
     share = tables.Column(verbose_name="Yield", attrs=NUMBER, orderable=False)
     per_minute = tables.Column(verbose_name="Kept a minute", attrs=NUMBER, orderable=False)
     seconds = tables.Column(verbose_name="Wall time", attrs=NUMBER)
-    control_seconds = tables.Column(verbose_name="Controls", attrs=NUMBER)
+    control_seconds = tables.Column(verbose_name="Validation", attrs=NUMBER)
     model_tokens = NumberColumn(verbose_name="Model tokens")
     rejected = tables.Column(verbose_name="Why not", orderable=False, default="–")
     created_at = AgoColumn(verbose_name="Run")

@@ -94,7 +94,7 @@ def task_controls(request: PageRequest) -> HttpResponse:
     return act(
         request,
         lambda: services.request_task_controls(versions=versions, actor=request.user),
-        done=f"The controls of {len(versions)} task{'s' * (len(versions) != 1)} are on their way to the build workers.",
+        done=f"Validation of {len(versions)} task{'s' * (len(versions) != 1)} is queued on the build workers.",
         to="tasks:list",
     )
 
@@ -144,7 +144,7 @@ def suite_detail(request: PageRequest, name: str) -> HttpResponse:
 @page("reviewer")
 def suite_controls(request: PageRequest, name: str) -> HttpResponse:
     suite = selectors.get_suite(name)
-    done = "The controls of every task without any are on their way to the build workers."
+    done = "Validation of every task without a result is queued on the build workers."
     return act(
         request,
         lambda: services.request_suite_controls(suite=suite, actor=request.user),

@@ -142,7 +142,7 @@ def draw(points: Sequence[dict[str, Any]]) -> plot.Figure:
             text=[f"seed {p['seed']}" for p in of], marker={"size": 11, "color": colour},
         )  # fmt: skip
     figure.update_layout(
-        xaxis_title="held-out loss after SFT (nat/token)",
+        xaxis_title="held-out loss after SFT (nats/token)",
         yaxis_title=f"mean reward of the last {LAST} of {STEPS} steps of RL",
     )
     return figure

@@ -87,7 +87,7 @@ def test_promote_and_roll_back(operator: Page, product: Product) -> None:
     record_checkpoint(policy=Policy.objects.get(name="base"), version=1, path=weights, final=False)
     page.goto(f"{product.url}/policies/")
     page.get_by_role("navigation", name="Policies").get_by_role("link", name="Promotion").click()
-    served = page.locator("section", has=page.get_by_role("heading", name="Served now"))
+    served = page.locator("section", has=page.get_by_role("heading", name="In production"))
     expect(served.locator("dl")).to_contain_text("base@0")
     form = page.get_by_role("form", name="Promote a version")
     form.get_by_label("Policy").select_option("base@1")

@@ -285,7 +285,7 @@ def test_a_moment_is_promoted_to_a_task(reviewer: Page, product: Product) -> Non
     expect(page.locator("h1")).to_have_text("from-the-walk")
     expect(page.locator("dl.facts")).to_contain_text(str(rollout.pk))
     page.click("button:has-text('Publish as a task')")
-    expect(page.locator(".toasts .toast")).to_contain_text("its controls are on their way")
+    expect(page.locator(".toasts .toast")).to_contain_text("its validation is queued")
     page.click("a:has-text('To the task')")
     expect(page.locator("h1")).to_have_text("from-the-walk")
     draft = Draft.objects.get(slug="from-the-walk")

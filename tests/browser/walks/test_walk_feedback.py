@@ -130,7 +130,7 @@ def switch_recording_on(page: Page, address: str) -> None:
     page.goto(f"{address}/gateway/settings/")
     page.get_by_label("Record sessions that ask for it").check()
     page.get_by_role("button", name="Save").click()
-    expect(page.locator(".toasts .toast")).to_contain_text("behaves so from now on")
+    expect(page.locator(".toasts .toast")).to_contain_text("Gateway settings saved")
     expect(page.get_by_label("Record sessions that ask for it")).to_be_checked()
     assert AuditEntry.objects.filter(action="gateway.change").latest("pk").changes
 
@@ -200,7 +200,7 @@ def gate_and_canary(page: Page, address: str, trained: str) -> None:
     for passes in ("64", "2"):
         rule.get_by_label("On").select_option("suite:held-out")
         rule.get_by_label("At least, in %").fill("0")
-        rule.get_by_label("Passes").fill(passes)
+        rule.get_by_label("Samples").fill(passes)
         rule.get_by_role("button", name="Add the rule").click()
         expect(page.get_by_role("button", name="Remove the rule on held-out")).to_have_count(1)
         as_a_canary(page, trained)

@@ -200,8 +200,8 @@ def score(page: Page) -> None:
     """The shipped policy over the release: two passes over each task, in real sandboxes."""
     form = page.get_by_role("form", name="Run a policy")
     form.get_by_label("Policy").select_option("base")
-    form.get_by_label("Passes").fill("2")
-    form.get_by_label("$ per million written").fill("2")
+    form.get_by_label("Samples").fill("2")
+    form.get_by_label("Output $ per 1M").fill("2")
     form.get_by_role("button", name="Run").click()
     expect(page.get_by_text("The evaluation is on its way")).to_be_visible()
     picture(page, "walk-11-release", "dark", "narrow")

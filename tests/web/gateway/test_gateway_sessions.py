@@ -273,7 +273,7 @@ def test_pages(exchange: Callable[..., recording.Exchange], people: dict[str, Us
         "reward-latency": "0", "reward-latency_free": "1", "reward-malformed": "-2", "reward-question": "-1",
     }  # fmt: skip
     done = clients["operator"].post("/gateway/settings/change/", form, follow=True).content.decode()
-    assert "behaves so from now on" in done and configuration.settings_of().reward.accept == 2
+    assert "Gateway settings saved" in done and configuration.settings_of().reward.accept == 2
     wrong = clients["operator"].post("/gateway/settings/change/", {**form, "retention_days": "x"}, follow=True)
     assert "retention_days" in wrong.content.decode()
     missing = {"task": "none", "slug": "s-1", "instruction": "Fix it"}

@@ -211,7 +211,7 @@ def test_pages(rollout: Rollout, people: dict[str, User]) -> None:
     html = reviewer.post(f"/drafts/{draft.pk}/save/", {**saved, "verifier": ""}, follow=True).content.decode()
     assert "Saved." in html
     html = reviewer.post(f"/drafts/{draft.pk}/publish/", follow=True).content.decode()
-    assert "its controls are on their way" in html
+    assert "validation is queued" in html
     assert "/tasks/mine/" in html
     assert viewer.get("/drafts/999/").status_code == 404
 

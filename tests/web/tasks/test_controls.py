@@ -80,7 +80,7 @@ def test_what_an_older_grading_accepted_is_proved_again(suite: Suite, version: T
     client = Client()
     client.force_login(people["viewer"])
     page = client.get(f"/tasks/{version.task.slug}/").content.decode()
-    assert "controls not run" in page and "accepted by an older version of grading" in page
+    assert "not validated" in page and "accepted by an older version of grading" in page
     assert services.request_suite_controls(suite=suite) == 1
     (message,) = Outbox.objects.filter(task="tasks.run_controls")
     assert message.kwargs["version_ids"] == [version.pk]

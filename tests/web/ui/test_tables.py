@@ -61,7 +61,7 @@ def world(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> It
         transaction.set_rollback(True)
 
 
-LEFT = re.compile(r"about [^<]+ left")
+LEFT = re.compile(r"ETA [^<]+")
 """Seconds may pass between the two."""
 
 
