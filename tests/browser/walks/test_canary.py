@@ -95,7 +95,7 @@ def test_a_question_belongs_to_its_own_form_when_the_part_changes(
     promotion.canary(reference="base@0", share=0.2)
     expect(page.locator("#served[data-old]")).to_have_count(0)
     page.locator("dialog.confirm").get_by_role("button", name="Roll back to base@0").click()
-    expect(page.locator(".toasts .toast")).to_contain_text("Done")
+    expect(page.locator(".toasts .toast")).to_contain_text("New sessions are served accordingly")
     now = promotion.current()
     assert now is not None and (now.kind, now.version, now.canary_policy) == ("rollback", 0, None)
 
