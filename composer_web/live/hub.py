@@ -17,7 +17,8 @@ from channels.layers import get_channel_layer
 
 from composer_web.live.hints import group_name
 
-INTERVAL = 0.5
+INTERVAL = 0.25
+"""With the half second between two refreshes of an element (js/live.js), a page shows a new state within a second."""
 Hearing = Callable[[dict[str, Any]], None]
 
 

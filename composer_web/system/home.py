@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from composer_web.system.sample import sample_state
 from composer_web.tasks import selectors as tasks
 from composer_web.ui.pages import Figure
 from composer_web.ui.templatetags import ui
+from trainer.learning.metrics import describe
 
 MAX_ACTIVE = 4
 """Active runs with curves. The runs page has all."""
@@ -115,21 +117,25 @@ def cards(found: list[Run], attention: list[detectors.Found]) -> list[RunCard]:
     ]
 
 
+def _quantity(latest: Mapping[str, float], metric: str) -> str:
+    return ui.quantity(latest.get(metric), describe(metric).unit)
+
+
 def _figures(run: Run) -> list[Figure]:
     """Throughput, staleness and hardware of a run."""
     latest = run.latest
     if run.kind != "rl":
         return [
-            Figure("Training", ui.compact(latest.get("speed/train_tokens")), "tok/s"),
-            Figure("Loss", ui.num(latest.get("loss/train")), "nats/token"),
+            Figure("Training", _quantity(latest, "speed/train_tokens"), "tok/s"),
+            Figure("Loss", _quantity(latest, "loss/train"), "nats/token"),
         ]
     return [
-        Figure("Generation", ui.compact(latest.get("speed/generate_tokens")), "tok/s"),
-        Figure("Training", ui.compact(latest.get("speed/train_tokens")), "tok/s"),
-        Figure("Staleness", ui.num(latest.get("staleness/mean")), f"max {ui.num(latest.get('staleness/max'))}"),
-        Figure("Trainer idle", ui.percent(latest.get("idle/trainer"), 0)),
-        Figure("Engine idle", ui.percent(latest.get("idle/rollouts"), 0)),
-        Figure("KV cache", ui.percent(latest.get("cache/used"), 0)),
+        Figure("Generation", _quantity(latest, "speed/generate_tokens"), "tok/s"),
+        Figure("Training", _quantity(latest, "speed/train_tokens"), "tok/s"),
+        Figure("Staleness", _quantity(latest, "staleness/mean"), f"max {ui.num(latest.get('staleness/max'))}"),
+        Figure("Trainer idle", _quantity(latest, "idle/trainer")),
+        Figure("Engine idle", _quantity(latest, "idle/rollouts")),
+        Figure("KV cache", _quantity(latest, "cache/used")),
     ]
 
 

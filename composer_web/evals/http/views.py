@@ -82,5 +82,5 @@ def _figures(evaluation: Evaluation) -> list[Figure]:
         Figure("Tokens", ui.num(results.get("tokens_p50")), note="written by a rollout, median"),
         Figure("Stop reasons", *_stop_reasons(results.get("stop_reasons", {}))),
         Figure("Temperature", ui.num(evaluation.temperature)),
-        Figure("Duration", ui.since(evaluation.started_at, evaluation.finished_at) if evaluation.started_at else "–"),
+        Figure("Duration", ui.elapsed(evaluation.started_at, evaluation.finished_at)),
     ]

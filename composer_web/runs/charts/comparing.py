@@ -96,11 +96,13 @@ def outcomes(runs: Sequence[Run]) -> list[Row]:
         if not any(key in run.latest for run in runs):
             continue
         metric = definition(key)
-        show = ui.percent if metric.unit == "share" else ui.num
-        unit = "" if metric.unit in ("", "share") else f", {metric.unit}"
+        unit = "" if metric.unit in ("", "share", "s", "bytes") else f", {metric.unit}"
         samples = [_samples(run, key) if key in run.latest else None for run in runs]
         for k in sorted({k for k in samples if k is not None}):
-            values = [show(run.latest.get(key)) if mine == k else "–" for run, mine in zip(runs, samples, strict=True)]
+            values = [
+                ui.quantity(run.latest.get(key), metric.unit) if mine == k else "–"
+                for run, mine in zip(runs, samples, strict=True)
+            ]
             rows.append(Row(f"{metric.title}{unit}{f' (K = {k})' if k else ''}", values, metric.meaning))
     return rows
 

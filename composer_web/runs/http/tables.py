@@ -43,13 +43,16 @@ class MetricColumn(tables.Column):
     """Last value and curve of a metric that somebody added to the table. Runs without it sort last."""
 
     def __init__(self, metric: str) -> None:
-        super().__init__(accessor="latest", empty_values=(), verbose_name=definition(metric).title or metric)
-        self.metric = metric
+        known = definition(metric)
+        super().__init__(accessor="latest", empty_values=(), verbose_name=known.title or metric)
+        self.metric, self.unit = metric, known.unit
 
     def render(self, record: Run, table: RunTable) -> str:
         value = record.latest.get(self.metric)
         drawn = ui.spark(list(table.sparklines.get((record.pk, self.metric), ())), self.metric)
-        return format_html('<span class="row nowrap">{} <span class="num">{}</span></span>', drawn, ui.num(value))
+        return format_html(
+            '<span class="row nowrap">{} <span class="num">{}</span></span>', drawn, ui.quantity(value, self.unit)
+        )
 
     def order(self, queryset: QuerySet[Run], is_descending: bool) -> tuple[QuerySet[Run], bool]:
         by = Cast(KeyTextTransform(self.metric, "latest"), FloatField())
@@ -163,7 +166,7 @@ class RunTable(Table):
 
     def render_progress(self, record: Run) -> str:
         eta = eta_seconds(record)
-        took = ui.since(record.started_at, record.finished_at) if record.started_at else ""
+        took = ui.elapsed(record.started_at, record.finished_at) if record.started_at else ""
         note = f"ETA {ui.seconds(eta)}" if eta else took
         return format_html(
             '<span class="meter"><progress max="{}" value="{}"{}></progress>'
@@ -188,7 +191,7 @@ class RunTable(Table):
         return format_html_join(" ", '<a class="label" href="?tag={}">{}</a>', ((tag, tag) for tag in value))
 
     def render_wall(self, record: Run) -> str:
-        return ui.since(record.started_at, record.finished_at)
+        return ui.elapsed(record.started_at, record.finished_at)
 
     def render_notes(self, value: str) -> str:
         return value if len(value) <= 120 else f"{value[:119]}…"

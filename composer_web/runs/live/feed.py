@@ -25,7 +25,7 @@ import orjson
 from channels.db import DatabaseSyncToAsync
 from django.db import connection, transaction
 
-from composer_web.live.hub import INTERVAL, hub
+from composer_web.live.hub import hub
 from composer_web.runs import selectors
 from composer_web.runs.charts import annotations as run_annotations
 from composer_web.runs.charts import panels, series
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 MAX = 8
 """Maximum number of runs that a page may watch."""
+INTERVAL = 0.5
 SLOW_INTERVAL = 5.0
 """Seconds between expensive reads, and after a failed read."""
 AGAIN = 60.0

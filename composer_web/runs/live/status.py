@@ -16,19 +16,20 @@ def figures(run: Run) -> list[Figure]:
     return _rl(run) if run.kind == "rl" else _supervised(run.latest)
 
 
-def _metric(label: str, value: str, metric: str, unit: str = "", note: str = "") -> Figure:
-    """A figure of a metric, with the metric's meaning as its help."""
-    meaning = describe(metric).meaning
-    return Figure(label, value, unit, note, f"{meaning[:1].upper()}{meaning[1:]}. Metric {metric}.")
+def _metric(label: str, metric: str, latest: Mapping[str, float], unit: str = "", note: str = "") -> Figure:
+    """Newest value of a metric, written as its charts and tables do, with the metric's meaning as its help."""
+    known = describe(metric)
+    value = ui.quantity(latest.get(metric), known.unit)
+    return Figure(label, value, unit, note, f"{known.meaning[:1].upper()}{known.meaning[1:]}. Metric {metric}.")
 
 
 def _supervised(latest: Mapping[str, float]) -> list[Figure]:
     return [
-        _metric("Training loss", ui.num(latest.get("loss/train")), "loss/train", "nats/token"),
-        _metric("Held-out loss", ui.num(latest.get("loss/heldout")), "loss/heldout", "nats/token"),
-        _metric("Accuracy", ui.percent(latest.get("loss/accuracy")), "loss/accuracy", note="top-1"),
-        _metric("Learning rate", ui.num(latest.get("optim/learning_rate")), "optim/learning_rate"),
-        _metric("Training throughput", ui.compact(latest.get("speed/train_tokens")), "speed/train_tokens", "tok/s"),
+        _metric("Training loss", "loss/train", latest, "nats/token"),
+        _metric("Held-out loss", "loss/heldout", latest, "nats/token"),
+        _metric("Accuracy", "loss/accuracy", latest, note="top-1"),
+        _metric("Learning rate", "optim/learning_rate", latest),
+        _metric("Training throughput", "speed/train_tokens", latest, "tok/s"),
     ]
 
 
@@ -40,35 +41,33 @@ def _rl(run: Run) -> list[Figure]:
     return [
         _metric(
             "Reward",
-            ui.num(latest.get("reward/mean")),
             "reward/mean",
+            latest,
             note=f"best of K {ui.num(latest.get('reward/best_of_k'))}",
         ),
         _metric(
             "Held-out pass@1",
-            ui.percent(latest.get("eval/pass1")),
             "eval/pass1",
+            latest,
             note=f"best of K {ui.percent(latest.get('eval/best_of_k'))}",
         ),
         _metric(
             "Zero-advantage groups",
-            ui.percent(latest.get("groups/zero_signal"), 0),
             "groups/zero_signal",
+            latest,
             note="of the last step",
         ),
-        _metric("Entropy", ui.num(latest.get("policy/entropy")), "policy/entropy", note="nats/token"),
+        _metric("Entropy", "policy/entropy", latest, note="nats/token"),
         _metric(
             "Staleness",
-            ui.num(latest.get("staleness/mean")),
             "staleness/mean",
+            latest,
             note=f"versions; max {ui.num(latest.get('staleness/max'))}",
         ),
-        _metric("Trainer idle", ui.percent(latest.get("idle/trainer")), "idle/trainer", note="waiting for rollouts"),
-        _metric("Engine idle", ui.percent(latest.get("idle/rollouts")), "idle/rollouts", note="of wall time"),
-        _metric(
-            "Generation throughput", ui.compact(latest.get("speed/generate_tokens")), "speed/generate_tokens", "tok/s"
-        ),
-        _metric("Training throughput", ui.compact(latest.get("speed/train_tokens")), "speed/train_tokens", "tok/s"),
+        _metric("Trainer idle", "idle/trainer", latest, note="waiting for rollouts"),
+        _metric("Engine idle", "idle/rollouts", latest, note="of wall time"),
+        _metric("Generation throughput", "speed/generate_tokens", latest, "tok/s"),
+        _metric("Training throughput", "speed/train_tokens", latest, "tok/s"),
         Figure(
             "Rollouts",
             ui.num(counts["dispatched"]),

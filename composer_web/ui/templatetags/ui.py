@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -125,11 +126,19 @@ def compact(value: Any) -> str:
     if value is None or value == "":
         return "–"
     number = float(value)
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+    for limit, scale, unit in ((999.5e6, 1e9, "G"), (999.5e3, 1e6, "M"), (1e4, 1e3, "k")):
         if abs(number) >= limit:
-            scaled = number / (1e3 if unit == "k" else limit)
-            return f"{scaled:.3g}{unit}"
+            scaled = number / scale
+            return f"{scaled:.3g}{unit}" if abs(scaled) < 999.5 else f"{scaled:.0f}{unit}"
     return num(int(number) if number.is_integer() else number)
+
+
+@register.filter
+def quantity(value: Any, unit: str) -> str:
+    """A value of a metric by the metric's unit, without the unit's name. js/format.js writes the same."""
+    known = {"share": percent, "%": percent, "s": seconds, "bytes": size}
+    show: Callable[[Any], str] = known.get(unit, compact)
+    return show(value)
 
 
 @register.filter
@@ -194,12 +203,6 @@ def elapsed(start: datetime | None, end: datetime | None = None) -> SafeString |
 
 
 @register.filter
-def since(start: datetime | None, end: datetime | None = None) -> str:
-    """Wall time from `start` to `end`, or to now."""
-    return "–" if start is None else seconds((end or timezone.now()) - start)
-
-
-@register.filter
 def short(value: Any, length: int = 10) -> str:
     """The start of a digest."""
     text = str(value or "")
@@ -255,7 +258,7 @@ def spark(values: list[float | None] | None, label: str = "") -> SafeString | st
     spread = (high - low) or 1.0
     places = [(100 * i / (len(points) - 1), 22 - 20 * (v - low) / spread) for i, v in enumerate(points)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    title = f"{label} from {points[0]:.3g} to {points[-1]:.3g}, between {low:.3g} and {high:.3g}"
+    title = f"{label} from {num(points[0])} to {num(points[-1])}, between {num(low)} and {num(high)}"
     return format_html(
         '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{}">'
         "<title>{}</title>"

@@ -27,7 +27,12 @@ export function toggleSidebar() {
 
 function mark() {
   const run = document.querySelector("[data-frame-run]")?.dataset.frameRun;
-  if (run) document.querySelector(`#recent-runs [data-run="${run}"]`)?.setAttribute("aria-current", "true");
+  const link = run && document.querySelector(`#recent-runs [data-run="${run}"]`);
+  if (!link) return;
+  link.setAttribute("aria-current", "true");
+  // The status is pushed and this list is fetched: both say the step of the status.
+  const [meter, steps] = [document.querySelector("#run-status progress"), link.querySelector("small")];
+  if (meter && steps) steps.textContent = `${meter.value}/${meter.max}`;
 }
 
 export function startSidebar() {

@@ -1,5 +1,7 @@
 // How times are shown: relative or absolute, local or UTC, as this browser remembers it. What is not shown stands in the title.
 // `<time data-relative>` is a moment; `<time data-since>` the time since then, counted on each second.
+import { seconds } from "../format.js";
+
 const KEYS = { form: "times-form", zone: "times-zone" };
 const STEPS = [[60, 1, "s"], [3600, 60, "min"], [86_400, 3600, "h"], [Infinity, 86_400, "d"]];
 
@@ -21,17 +23,9 @@ export function absolute(when) {
 }
 
 function ago(when) {
-  const seconds = (Date.now() - when) / 1000;
-  const [, size, unit] = STEPS.find(([limit]) => Math.abs(seconds) < limit);
-  return Math.abs(seconds) < 5 ? "just now" : `${Math.round(seconds / size)} ${unit} ago`;
-}
-
-// As the server writes durations (the filter `seconds`).
-export function duration(seconds) {
-  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
-  const whole = Math.round(seconds);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, "0")} s`;
-  return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
+  const past = (Date.now() - when) / 1000;
+  const [, size, unit] = STEPS.find(([limit]) => Math.abs(past) < limit);
+  return Math.abs(past) < 5 ? "just now" : `${Math.round(past / size)} ${unit} ago`;
 }
 
 export function relative(root = document) {
@@ -48,7 +42,7 @@ export function relative(root = document) {
 
 function tick(root = document) {
   for (const element of root.querySelectorAll("time[data-since]")) {
-    const text = duration(Math.max(0, (Date.now() - Date.parse(element.dataset.since)) / 1000));
+    const text = seconds(Math.max(0, (Date.now() - Date.parse(element.dataset.since)) / 1000));
     if (element.textContent !== text) element.textContent = text;
   }
 }

@@ -14,6 +14,7 @@ from django.template.loader import get_template
 from django.templatetags.static import static
 from django.test import AsyncClient, Client
 
+from composer_web.live import hub
 from composer_web.ui.staticversion import VERSIONED, static_version
 
 PATH = "/static/css/tokens.css"
@@ -118,3 +119,17 @@ def test_pages_and_json_are_compressed(db: None) -> None:
     assert b"<!doctype html>" in gzip.decompress(page.content)[:100]
     assert "Accept-Encoding" in page["vary"]
     assert "content-encoding" not in Client().get("/login/")
+
+
+def test_a_new_state_shows_within_a_second() -> None:
+    """What may lie between a change and its refetch: the hub's gap, the browser's between two refreshes, and what an element asks
+    for. A quarter of the second is left for the answer."""
+    live = finders.find("js/live.js")
+    assert live is not None
+    gap = re.search(r"^const INTERVAL = (\d+); // ms", Path(live).read_text(encoding="utf-8"), re.MULTILINE)
+    assert gap is not None
+    templates = Path(get_template("base.html").origin.name).parent.rglob("*.html")  # type: ignore[attr-defined]
+    asked = [
+        int(ms) for page in templates for ms in re.findall(r'data-live-every="(\d+)"', page.read_text(encoding="utf-8"))
+    ]
+    assert asked and max(1000 * hub.INTERVAL + int(gap[1]), *asked) <= 750
