@@ -14,11 +14,13 @@ from django.db import IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from composer_web.accounts.access import current
 from composer_web.accounts.models import User
 from composer_web.accounts.permissions import enter, may_in, reach
 from composer_web.core.errors import Denied, NotFound, UserError, taken
+from composer_web.ui import refused
 from composer_web.ui.filters import WrongFilter
 from composer_web.ui.tables import Table
 
@@ -104,16 +106,26 @@ def may_use(request: PageRequest) -> bool:
 
 
 def act(request: PageRequest, action: Callable[[], Any], *, done: str, to: str, **where: Any) -> HttpResponse:
-    """Run one service call, report the result as a message, and redirect to the page `to`."""
+    """Run one service call, report the result as a message, and redirect to the page `to`; after a refusal see `refuse`."""
     try:
         action()
     except UserError as error:
-        messages.error(request, str(error))
+        return refuse(request, error, to=to, **where)
     except IntegrityError as error:
         known = taken(error)
         if known is None:
             raise
-        messages.error(request, str(known))
-    else:
-        messages.success(request, done)
+        return refuse(request, known, to=to, **where)
+    messages.success(request, done)
     return redirect(to, **where)
+
+
+def refuse(request: PageRequest, error: Exception, *, to: str, **where: Any) -> HttpResponse:
+    """Say why a form was refused, on the page that it was sent from (`to` if unknown), which shows the form as it was typed."""
+    messages.error(request, str(error))
+    refused.keep(request, field=getattr(error, "field", ""))
+    sender = request.headers.get("Referer", "")
+    known = url_has_allowed_host_and_scheme(
+        sender, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return redirect(sender) if known and sender.startswith("http") else redirect(to, **where)

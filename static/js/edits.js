@@ -1,5 +1,5 @@
 // A live part is fetched anew while somebody fills in a form of it: what they typed, and where they type, is put back.
-const KEPT = ":is(input:not([type=hidden], [type=file], [type=password]), textarea, select)[name]";
+export const KEPT = ":is(input:not([type=hidden], [type=file], [type=password]), textarea, select)[name]";
 
 const edited = (field) => {
   if (field.matches("[type=checkbox], [type=radio]")) return field.checked !== field.defaultChecked;
@@ -8,13 +8,13 @@ const edited = (field) => {
 };
 const nameOf = (form) => form.id || form.getAttribute("aria-label") || form.getAttribute("action");
 
-function read(field) {
+export function read(field) {
   if (field.matches("[type=checkbox], [type=radio]")) return { value: field.value, checked: field.checked };
   if (field.matches("select")) return { chosen: [...field.selectedOptions].map((option) => option.value) };
   return { text: field.value };
 }
 
-function write(field, { checked, chosen, text }) {
+export function write(field, { checked, chosen, text }) {
   if (checked !== undefined) field.checked = checked;
   else if (chosen) for (const option of field.options) option.selected = chosen.includes(option.value);
   else field.value = text;

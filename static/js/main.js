@@ -38,6 +38,7 @@ const pages = {
   "[data-question-editor]": () => import("./questions.js"),
   "[data-key]": () => import("./keys.js"),
   "[data-api-docs]": () => import("./apidocs.js"),
+  "#refused": () => import("./refused.js"),
 };
 const started = new Set();
 function startModules() {

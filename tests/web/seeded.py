@@ -17,6 +17,7 @@ from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
 from composer_web.core.models import WorkerHeartbeat
 from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
+from composer_web.evals.results.statistics import Statistics
 from composer_web.gateway.models import Session, SessionDraft, SessionExport, SessionUse
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy, PolicyImport
 from composer_web.quotas.models import Quota
@@ -68,7 +69,8 @@ def the_rest(owner: User, word: str) -> None:
     SavedQuery.objects.create(owner=owner, name=f"{word} query", shared=True)
     Export.objects.create(owner=owner, format="csv")
     Dataset.objects.create(name=f"{word}-dataset", created_by=owner)
-    Release.objects.create(benchmark=f"{word}-bench", number=1, suite=suite, digest="0" * 64)
+    counted = Statistics(tasks=1, lines=1, files=1, prompt_characters=1).model_dump()
+    Release.objects.create(benchmark=f"{word}-bench", number=1, suite=suite, digest="0" * 64, statistics=counted)
     Environment.objects.create(name=f"{word}-environment")
     ImportedTrajectory.objects.create(name=f"{word.lower()}-t", title=word, format="atif", steps=1)
     if not Fork.objects.exists():

@@ -15,7 +15,7 @@ from composer_web.accounts import people, projects
 from composer_web.accounts.models import Project, Role
 from composer_web.core.errors import NotFound, UserError
 from composer_web.env import env
-from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, act, page, refuse, show
 
 
 def link_of(request: HttpRequest, secret: str) -> str:
@@ -43,10 +43,12 @@ def _listed(request: PageRequest, **more: Any) -> HttpResponse:
     return answer
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @page("admin")
 def person_invite(request: PageRequest) -> HttpResponse:
-    """The link appears in this response only."""
+    """The link appears in this response only. Its forms lead back to the list."""
+    if request.method != "POST":
+        return redirect("accounts:people")
     given = request.POST
     try:
         made, secret = people.invite(
@@ -58,8 +60,7 @@ def person_invite(request: PageRequest) -> HttpResponse:
             project_role=given.get("project_role", ""),
         )
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect("accounts:people")
+        return refuse(request, error, to="accounts:people")
     link, sent = link_of(request, secret), False
     try:
         sent = people.send(made, link)

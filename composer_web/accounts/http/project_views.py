@@ -16,7 +16,7 @@ from composer_web.accounts import projects
 from composer_web.accounts.models import DEFAULT_PROJECT, Role
 from composer_web.accounts.permissions import CHOSEN, reach
 from composer_web.core.errors import UserError
-from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, act, page, refuse, show
 
 
 @require_safe
@@ -37,8 +37,7 @@ def project_new(request: PageRequest) -> HttpResponse:
             slug=given.get("slug", "").strip(), name=given.get("name", ""), actor=request.user
         )
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect("accounts:projects")
+        return refuse(request, error, to="accounts:projects")
     messages.success(request, f"“{made.name}” is made. Add its members.")
     return redirect("accounts:project", slug=made.slug)
 

@@ -16,7 +16,7 @@ from composer_web.policies.selectors import get_policy, on_disk
 from composer_web.tasks.models import Suite
 from composer_web.tasks.selectors import get_suite
 from composer_web.ui import form_parsing
-from composer_web.ui.pages import PageRequest, act, page
+from composer_web.ui.pages import PageRequest, act, page, refuse
 
 TASKS, SAMPLES, TEMPERATURE, SEED = 48, 8, 0.8, 0
 DEFAULTS = {"tasks": TASKS, "samples": SAMPLES, "temperature": TEMPERATURE, "seed": SEED}
@@ -51,8 +51,7 @@ def evaluation_start(request: PageRequest, name: str) -> HttpResponse:
             actor=request.user,
         )
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect("policies:detail", name=name)
+        return refuse(request, error, to="policies:detail", name=name)
     messages.success(request, "The evaluation is on its way.")
     return redirect("evals:detail", pk=made.pk)
 

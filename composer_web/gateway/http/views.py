@@ -22,7 +22,7 @@ from composer_web.policies.promotion import services as promotion
 from composer_web.review.models import Draft
 from composer_web.tasks.models import Task
 from composer_web.ui.filters import strict
-from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, act, page, refuse, show
 
 PER_PAGE = 50
 MAX_SHOWN = 200
@@ -92,8 +92,7 @@ def create_draft(request: PageRequest, pk: int) -> HttpResponse:
     try:
         draft = task_drafts.create_draft(session=session, actor=request.user, **given)
     except (UserError, ArtifactError) as error:
-        messages.error(request, str(error))
-        return redirect("gateway:session", pk=pk)
+        return refuse(request, error, to="gateway:session", pk=pk)
     messages.success(request, f"Draft {draft.slug} is made.")
     return redirect("review:draft", pk=draft.pk)
 
@@ -160,7 +159,6 @@ def erase(request: PageRequest) -> HttpResponse:
     try:
         count = recording.erase(user=request.POST.get("user", "").strip(), actor=request.user)
     except UserError as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, f"{count} session{'s' * (count != 1)} of that user deleted.")
+        return refuse(request, error, to="gateway:settings")
+    messages.success(request, f"{count} session{'s' * (count != 1)} of that user deleted.")
     return redirect("gateway:settings")

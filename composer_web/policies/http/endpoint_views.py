@@ -11,7 +11,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from composer_web.core.errors import UserError
-from composer_web.ui.pages import PageRequest, act, page
+from composer_web.ui.pages import PageRequest, act, page, refuse
 from composer_web.policies import endpoints, selectors
 
 TEXTS = ("url", "effort", "limit_field")
@@ -32,8 +32,7 @@ def endpoint_add(request: PageRequest) -> HttpResponse:
             **_fields(request),
         )
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect("policies:list")
+        return refuse(request, error, to="policies:list")
     messages.success(request, f"{name} can be evaluated; its key is stored encrypted and shown to nobody again.")
     return redirect("policies:detail", name=name)
 

@@ -24,6 +24,8 @@ from composer_web.ui.pages import PageRequest, page, rows, show
 
 PER_PAGE = 50
 MAX_PEOPLE = 200
+PROBLEM, COMMENT_PROBLEM = "#annotations-problem", "#comment-problem"
+"""Where the bar shows why something was refused."""
 DONE = {
     "verdict": "Verdict saved",
     "tag": "Tag added",
@@ -50,7 +52,7 @@ def annotation_list(request: PageRequest) -> HttpResponse:
     )
 
 
-def _bar(request: PageRequest, rollout: Rollout, *, problem: str = "", given: str = "", done: str = "") -> HttpResponse:
+def _bar(request: PageRequest, rollout: Rollout, *, done: str = "") -> HttpResponse:
     """The annotations of a rollout, for its page to swap in, and a toast that says what was `done`."""
     hidden = bool(blind_in(rollout, request.user))
     context = {
@@ -58,12 +60,17 @@ def _bar(request: PageRequest, rollout: Rollout, *, problem: str = "", given: st
         "sheet": selectors.sheet_of(rollout, request.user, hidden=hidden),
         "may_review": request.user.may("reviewer"),
         "labels_hidden": hidden,
-        "problem": problem,
-        "given": given,
     }
     answer = show(request, "review/_annotations.html", context)
     if done:
         answer["HX-Trigger"] = json.dumps({"oc:toast": done})
+    return answer
+
+
+def _refused(request: PageRequest, error: UserError, *, at: str) -> HttpResponse:
+    """Only the reason, shown at `at`: the form keeps its text, turn and tokens, because nothing else is replaced."""
+    answer = show(request, "review/_refused.html", {"problem": str(error)})
+    answer["HX-Retarget"], answer["HX-Reswap"] = at, "innerHTML"
     return answer
 
 
@@ -89,21 +96,20 @@ def annotate(request: PageRequest, pk: int) -> HttpResponse:
     """Set an annotation. The answer is the bar, for the page to swap in."""
     rollout = get_rollout(pk)
     given = request.POST
-    text = given.get("text", "")
     try:
         turn, start, end = (_number(given.get(name, "")) for name in ("turn", "token_start", "token_end"))
         services.annotate(
             rollout=rollout,
             kind=given.get("kind", ""),
             value=given.get("value", ""),
-            text=text,
+            text=given.get("text", ""),
             turn=turn,
             tokens=None if start is None or end is None else (start, end),
             assignee=given.get("assignee", ""),
             actor=request.user,
         )
     except UserError as error:
-        return _bar(request, rollout, problem=str(error), given=text)
+        return _refused(request, error, at=COMMENT_PROBLEM if given.get("kind") == "comment" else PROBLEM)
     return _bar(request, rollout, done=DONE[given["kind"]])
 
 
@@ -123,5 +129,5 @@ def annotation_delete(request: PageRequest, pk: int) -> HttpResponse:
     try:
         services.remove(annotation=annotation, actor=request.user)
     except UserError as error:
-        return _bar(request, annotation.rollout, problem=str(error))
+        return _refused(request, error, at=PROBLEM)
     return _bar(request, annotation.rollout, done="Annotation removed")

@@ -21,7 +21,7 @@ from composer_web.review.models import Draft
 from composer_web.rollouts.selectors import get_rollout
 from composer_web.rollouts.trajectory.transcript import diff_view
 from composer_web.tasks.curation.comparing import environment_files, gold_diff, hidden_files, unified
-from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, act, page, refuse, show
 
 PER_PAGE = 50
 
@@ -50,10 +50,9 @@ def create(request: PageRequest, pk: int) -> HttpResponse:
             actor=request.user,
         )
     except (UserError, ArtifactError) as error:
-        messages.error(request, str(error))
         turn = request.POST.get("turn", "")
         query = f"?draft={turn}" if turn.isdecimal() else ""
-        return redirect(f"{reverse('rollouts:detail', args=[pk])}{query}#draft")
+        return refuse(request, error, to=f"{reverse('rollouts:detail', args=[pk])}{query}#draft")
     messages.success(request, f"Draft {draft.slug} is made.")
     return redirect("review:draft", pk=draft.pk)
 

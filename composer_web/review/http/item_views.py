@@ -21,7 +21,7 @@ from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.trajectory import trajectory_store, transcript
 from composer_web.rollouts.trajectory.outcome import outcome
-from composer_web.ui.pages import PageRequest, page, show
+from composer_web.ui.pages import PageRequest, page, refuse, show
 
 
 def _address(queue: Queue, item: QueueItem | None) -> str:
@@ -113,7 +113,9 @@ def _answer(request: PageRequest, status: int, text: str, to: str, waiting: int 
     """The next item was fetched before this answer: `waiting` mends what it says of the queue."""
     if request.headers.get("X-Requested-With") == "fetch":
         return JsonResponse({"message": text, "next": to, "undo": "", "waiting": waiting}, status=status)
-    (messages.success if status == 200 else messages.error)(request, text)
+    if status != 200:
+        return refuse(request, UserError("", text), to=to)
+    messages.success(request, text)
     return redirect(to)
 
 

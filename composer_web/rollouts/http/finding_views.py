@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
@@ -21,7 +22,7 @@ from composer_web.rollouts.http.tables import FindingTable, place_of
 from composer_web.rollouts.search.filters import FindingFilter
 from composer_web.runs.selectors import get_run
 from composer_web.ui.filters import strict
-from composer_web.ui.pages import Figure, PageRequest, act, page, show
+from composer_web.ui.pages import Figure, PageRequest, act, page, refuse, show
 from composer_web.ui.templatetags import ui
 from sandbox.grading.audit import RULES
 
@@ -98,16 +99,15 @@ def finding_decide(request: PageRequest, pk: int) -> HttpResponse:
     """Confirm, dismiss or reopen a finding, then return to the form's page."""
     finding = selectors.get_finding(pk)
     to = request.POST.get("state", "")
+    back = request.POST.get("next", "")
+    known = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    page_of_form = back if known else reverse("rollouts:finding", args=[pk])
     try:
         findings.decide(finding=finding, to=to, actor=request.user, note=request.POST.get("note", ""))  # type: ignore[arg-type]
     except (UserError, ArtifactError) as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(request, DECISIONS[to])
-    back = request.POST.get("next", "")
-    if url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
-        return redirect(back)
-    return redirect("rollouts:finding", pk=pk)
+        return refuse(request, error, to=page_of_form)
+    messages.success(request, DECISIONS[to])
+    return redirect(page_of_form)
 
 
 @require_POST

@@ -12,7 +12,7 @@ from composer_web.core.errors import UserError
 from composer_web.core.numbers import whole
 from composer_web.rollouts import selectors
 from composer_web.rollouts.worker import forks
-from composer_web.ui.pages import PageRequest, act, page
+from composer_web.ui.pages import PageRequest, act, page, refuse
 
 
 @require_POST
@@ -29,8 +29,7 @@ def fork(request: PageRequest, pk: int) -> HttpResponse:
             actor=request.user,
         )
     except (UserError, ArtifactError) as error:
-        messages.error(request, str(error))
-        return redirect("rollouts:detail", pk=pk)
+        return refuse(request, error, to="rollouts:detail", pk=pk)
     messages.success(request, f"Rollout {pk} is forked from turn {made.turn}; its samples appear here.")
     return redirect("rollouts:group", pk=made.group.pk)
 

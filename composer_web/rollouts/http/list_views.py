@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -16,7 +15,7 @@ from composer_web.rollouts.exports import records, saved_queries
 from composer_web.rollouts.exports.exported import TABLES, table
 from composer_web.rollouts.trajectory import trajectory_store
 from composer_web.rollouts.worker import standalone
-from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, act, page, refuse, show
 from composer_web.ui.streaming import streamed, streamed_file
 from composer_web.ui.table_writers import TYPES
 
@@ -67,8 +66,7 @@ def export_new(request: PageRequest) -> HttpResponse:
     except Denied:
         raise
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect(table(what).page if what in TABLES else "rollouts:list")
+        return refuse(request, error, to=table(what).page if what in TABLES else "rollouts:list")
     return redirect("rollouts:exports")
 
 

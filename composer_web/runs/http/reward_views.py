@@ -16,7 +16,7 @@ from composer_web.runs import rewards, selectors
 from composer_web.runs.launch.forms import BoundField, BoundGroup
 from composer_web.runs.launch.schema_form import Group, field_errors, flatten, form_schema, nest
 from composer_web.runs.models import RunEvent
-from composer_web.ui.pages import PageRequest, page, show
+from composer_web.ui.pages import PageRequest, page, refuse, show
 from trainer.config import RewardConfig
 
 SCHEMA = form_schema(RewardConfig)
@@ -57,8 +57,7 @@ def run_probe(request: PageRequest, pk: int) -> HttpResponse:
     try:
         made = evals.probe(run=selectors.get_run(pk), actor=request.user)
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect("runs:detail", pk=pk)
+        return refuse(request, error, to="runs:detail", pk=pk)
     messages.success(request, "Three tasks are played as the run would play them.")
     return redirect("evals:detail", pk=made.pk)
 

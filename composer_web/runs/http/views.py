@@ -26,7 +26,7 @@ from composer_web.runs.live import parts
 from composer_web.runs.live.charting import charts, further, places
 from composer_web.runs.models import Run
 from composer_web.ui.filters import strict
-from composer_web.ui.pages import PageRequest, act, page, rows, show
+from composer_web.ui.pages import PageRequest, act, page, refuse, rows, show
 
 PER_PAGE = 25
 MAX_KEYS = 60
@@ -233,16 +233,18 @@ def run_bulk(request: PageRequest, action: str) -> HttpResponse:
     chosen = actions.BY_NAME.get(action)
     if chosen is None:
         raise Http404(f"a run has no action {action}")
-    done = []
+    done, refusals = [], []
     for pk in row_ids(request.POST.getlist("run")):
         run = selectors.get_run(pk)
         try:
             chosen.service(run=run, actor=request.user)
             done.append(run.name)
         except UserError as error:
-            messages.error(request, f"{run.name}: {error}")
+            refusals.append(f"{run.name}: {error}")
     if done:
         messages.success(request, f"{', '.join(done)}: {chosen.done}")
+    if refusals:
+        return refuse(request, UserError("", "; ".join(refusals)), to="runs:list")
     return redirect("runs:list")
 
 

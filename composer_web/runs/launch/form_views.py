@@ -223,7 +223,8 @@ def preview_page(
         "headings": headings(found.fields),
         "total": total(point.config for point in found.points if point.config is not None) if found.ok else None,
         "name": config.name,
-        "mode": SweepMode(mode),
+        "mode": mode,
+        "mode_label": SweepMode(mode).label,
         "text": render(config, "yaml"),
         "fields": request.POST.get("sweep", ""),
         "origin": source,
@@ -234,7 +235,7 @@ def preview_page(
 @require_POST
 @page("operator")
 def run_text(request: PageRequest) -> HttpResponse:
-    """Fill the form from pasted or uploaded YAML, TOML or JSON."""
+    """Fill the form from pasted or uploaded YAML, TOML or JSON, or from what a sweep's preview holds (`edit`)."""
     source = origin(request.POST)
     upload = request.FILES.get("file")
     text = request.POST.get("text", "")
@@ -243,12 +244,13 @@ def run_text(request: PageRequest) -> HttpResponse:
             text = _decoded(upload.read(2 * MAX_CHARACTERS))
         config = load(text)
     except UserError as error:
-        form = RunForm(initial=source.config, base=source.config, options=_options())
+        given = _posted(request.POST) if "stage" in request.POST else None
+        form = RunForm(given, initial=source.config, base=source.config, options=_options())
         problems = list(error.fields.values()) or [error.message]
         return _page(request, form, [], source, refused="The text did not fill the form.", problems=problems, text=text)
     form = RunForm(initial=config, base=source.config, options=_options())
     form = RunForm(form.values, base=source.config, options=form.options)
-    return _page(request, form, _checked(form), source, filled=True)
+    return _page(request, form, _checked(form), source, filled="edit" not in request.POST)
 
 
 def _decoded(data: bytes) -> str:

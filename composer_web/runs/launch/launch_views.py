@@ -14,6 +14,7 @@ from composer_web.runs.charts import comparing, panels
 from composer_web.runs.launch import sweeps
 from composer_web.runs.launch import templates as kept
 from composer_web.runs.launch.config_io import load
+from composer_web.runs.launch.form_views import origin
 from composer_web.runs.launch.launch_tables import SweepTable
 from composer_web.runs.launch.schema_form import headings
 from composer_web.runs.live.charting import places
@@ -78,7 +79,14 @@ def sweep_create(request: PageRequest) -> HttpResponse:
             actor=request.user,
         )
     except UserError as error:
-        context = {"problems": list(error.fields.values()) or [error.message]}
+        given = request.POST
+        context = {
+            "problems": list(error.fields.values()) or [error.message],
+            "text": given.get("text", ""),
+            "fields": given.get("sweep", ""),
+            "mode": given.get("sweep_mode", "grid"),
+            "origin": origin(given),
+        }
         return show(request, "runs/sweep_refused.html", context, status=422)
     return redirect("runs:sweep", pk=made.pk)
 

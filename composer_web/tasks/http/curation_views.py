@@ -24,7 +24,7 @@ from composer_web.tasks.curation.filters import TaskFilter
 from composer_web.tasks.http.views import suites_page
 from composer_web.tasks.models import Split, Suite, Task, TaskVersion
 from composer_web.ui.filters import strict
-from composer_web.ui.pages import PageRequest, page, show
+from composer_web.ui.pages import PageRequest, page, refuse, show
 
 MAX_FILE = 20_000
 MAX_FILES = 30
@@ -157,7 +157,9 @@ def _answer(
     """The next task was fetched before this answer: `waiting` mends what it says of the queue."""
     if request.headers.get("X-Requested-With") == "fetch":
         return JsonResponse({"message": text, "next": to, "undo": undo, "waiting": waiting}, status=status)
-    (messages.success if status == 200 else messages.error)(request, text)
+    if status != 200:
+        return refuse(request, UserError("", text), to=to)
+    messages.success(request, text)
     return redirect(to)
 
 
@@ -228,12 +230,11 @@ def bulk(request: PageRequest) -> HttpResponse:
         tasks = list(Task.objects.filter(pk__in=wanted))
         done = curation.apply(tasks=tasks, action=action, value=value, actor=request.user)  # type: ignore[arg-type]
     except UserError as error:
-        messages.error(request, str(error))
-    else:
-        same = f", {done.unchanged} were so already" if done.unchanged else ""
-        messages.success(
-            request, f"{done.changed} task{'s' * (done.changed != 1)} changed{same}.", extra_tags=f"undo:{done.id}"
-        )
+        return refuse(request, error, to=_back(request, "tasks:list"))
+    same = f", {done.unchanged} were so already" if done.unchanged else ""
+    messages.success(
+        request, f"{done.changed} task{'s' * (done.changed != 1)} changed{same}.", extra_tags=f"undo:{done.id}"
+    )
     return redirect(_back(request, "tasks:list"))
 
 

@@ -17,7 +17,7 @@ from composer_web.tasks.exchange import importing
 from composer_web.tasks.http.api import download
 from composer_web.tasks.http.tables import TrajectoryTable
 from composer_web.tasks.models import Suite
-from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, act, page, refuse, show
 
 PER_PAGE = 50
 MAX_UPLOAD = 256 << 20
@@ -61,8 +61,7 @@ def import_tasks(request: PageRequest) -> HttpResponse:
             actor=request.user,
         )
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect("tasks:imports")
+        return refuse(request, error, to="tasks:imports")
     _say(request, f"{suite.memberships.count()} tasks imported.", losses)
     return redirect("tasks:suite", name=suite.name)
 
@@ -73,8 +72,7 @@ def import_trajectory(request: PageRequest) -> HttpResponse:
     try:
         name, losses = importing.keep_trajectory(_upload(request)[0], actor=request.user)
     except UserError as error:
-        messages.error(request, str(error))
-        return redirect("tasks:imports")
+        return refuse(request, error, to="tasks:imports")
     _say(request, "The trajectory is kept.", losses)
     return redirect("tasks:trajectory", name=name)
 

@@ -64,6 +64,11 @@ export function start() {
     }
   }
 
+  // A text that fills the form is sent with the settings as they are: when it is refused, they stay.
+  document.getElementById("from-text").addEventListener("formdata", ({ formData }) => {
+    for (const [name, value] of new FormData(form)) if (!formData.has(name)) formData.append(name, value);
+  });
+
   form.addEventListener("input", ({ target }) => {
     if (!target.name || target.name === "view") return; // the search, or a value of a sweep that is being typed
     if (target.name === "stage") showStage();

@@ -153,11 +153,16 @@ def test_the_bar_on_the_page(rollout: Rollout, people: dict[str, User]) -> None:
     answer = page.post(path, {"kind": "verdict", "value": "good"})
     assert 'verdict--good" aria-pressed="true"' in answer.content.decode()
     assert json.loads(answer["HX-Trigger"]) == {"oc:toast": "Verdict saved"}
-    kept = page.post(path, {"kind": "comment", "text": "kept words", "turn": "999"}).content.decode()
-    assert "kept words</textarea>" in kept, "a refusal clears nothing"
-    assert 'role="alert"' in kept
+    for sent, at in (
+        ({"kind": "comment", "text": "x", "turn": "999"}, "#comment-problem"),
+        ({"kind": "tag"}, "#annotations-problem"),
+    ):
+        refused = page.post(path, sent)  # only the reason is put into the page: text, turn and tokens stay in the form
+        assert refused["HX-Retarget"] == at and 'class="notice' in refused.content.decode()
+        assert "<form" not in refused.content.decode()
     page.post(path, {"kind": "comment", "text": "<script>alert(1)</script>", "turn": "1"})
     html = page.get(f"/rollouts/{rollout.pk}/").content.decode()
+    assert 'id="comment-problem" role="alert"' in html and 'id="annotations-problem" role="alert"' in html
     assert 'data-comment-of="1"' in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert '<option value="odd">' not in page.get(f"/rollouts/{rollout.pk}/annotations/choices/").content.decode()

@@ -71,7 +71,8 @@ def test_a_text_fills_the_form(draft: Run, pages: Client) -> None:
 
 def test_a_wrong_text_is_kept_and_its_line_named(draft: Run, pages: Client, bearer: Bearer, tmp_path: Path) -> None:
     text = "name: x\nstage:\n  kind: rl\n  steps: nine"
-    answer = pages.post("/runs/new/text/", {"text": text})
+    answer = pages.post("/runs/new/text/", {**filled(name="edited before"), "text": text})
+    assert 'value="edited before"' in answer.content.decode(), "settings that were edited stay"
     assert answer.status_code == 422
     assert (
         "line 4: Input should be a valid integer" in answer.content.decode()
@@ -290,7 +291,11 @@ def test_a_sweep_is_made_whole_or_not_at_all(draft: Run, pages: Client, bearer: 
     assert "99 steps × 2 groups need 198 prompts" in html and "Start 3 runs" not in html
     body = {"text": render(CONFIG, "yaml"), "sweep": bad, "sweep_mode": "grid"}
     refused = pages.post("/runs/sweeps/new/", body)
-    assert refused.status_code == 422 and "None of its runs exists" in refused.content.decode()
+    assert refused.status_code == 422 and "None of its runs was created" in refused.content.decode()
+    for shown in (html, refused.content.decode()):
+        assert 'name="edit"' in shown and bad in shown
+    edited = as_read(pages.post("/runs/new/text/", {**body, "preset": "rl-toy", "edit": "1"}).content)
+    assert bad in edited and f'value="{CONFIG.name}"' in edited and "Filled from the text" not in edited
     headers = bearer("operator", "operate")
     body = {"config": CONFIG.model_dump(mode="json"), "fields": {"stage.steps": [1, 99]}, "mode": "list"}
     found = api("/sweeps/preview", body, headers).json()
