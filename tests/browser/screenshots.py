@@ -37,8 +37,16 @@ LOOKS: dict[str, tuple[int, int, Literal["light", "dark"]]] = {
     "": (1280, 800, "light"),
     "dark": (1280, 800, "dark"),
     "narrow": (360, 800, "light"),
+    "390": (390, 844, "light"),
+    "390-dark": (390, 844, "dark"),
+    "1440": (1440, 900, "light"),
+    "1440-dark": (1440, 900, "dark"),
+    "2560": (2560, 1300, "light"),
+    "2560-dark": (2560, 1300, "dark"),
 }
 """What the name of a picture ends with → width, height and theme."""
+USUAL = ("", "dark", "narrow")
+"""Looks of the pictures in the documentation."""
 SETTLE_MS = 120_000
 
 
@@ -143,7 +151,7 @@ def main() -> None:
     parser.add_argument("--password-file", type=Path)
     parser.add_argument("--out", type=Path, default=Path("build/screenshots"))
     parser.add_argument("--only", default="", help="names of pages, separated by commas")
-    parser.add_argument("--looks", default=",".join(LOOKS), help="separated by commas; the empty one is light and wide")
+    parser.add_argument("--looks", default=",".join(USUAL), help="separated by commas; the empty one is light and wide")
     parser.add_argument("--fresh", action="store_true", help="the pages of an installation where nothing happened yet")
     parser.add_argument("--full", action="store_true", help="the whole page, not only the first screen")
     options = parser.parse_args()

@@ -189,6 +189,85 @@ def search_hits(page: Page, url: str) -> None:
     page.locator("#hits a").first.wait_for()
 
 
+def trajectory(page: Page, url: str) -> None:
+    """A failed rollout's page with its keys at work."""
+    page.goto(f"{url}/rollouts/?verdict=failed")
+    page.locator("td.strong a").first.click()
+    page.locator("[data-trajectory][data-ready]").wait_for()
+
+
+def annotated(page: Page, url: str) -> None:
+    """A verdict, a request for review and a comment that is being written."""
+    trajectory(page, url)
+    for key in ("2", "r"):
+        if page.locator(f"[data-annotate='{key}']").get_attribute("aria-pressed") == "false":
+            page.keyboard.press(key)
+            page.locator(f"[data-annotate='{key}'][aria-pressed='true']").wait_for()
+    page.keyboard.press("c")
+    page.locator("#comment-text").fill("Edits the test instead of the code.")
+
+
+def assigning(page: Page, url: str) -> None:
+    trajectory(page, url)
+    page.locator("summary:has-text('Assign'), details.menu:has(#assign-panel) > summary").first.click()
+    page.locator("#assign-panel form, #assign-panel button").first.wait_for()
+
+
+def pressed(path: str, keys: str, shows: str) -> Callable[[Page, str], None]:
+    """After a key that works on every page."""
+
+    def arrange(page: Page, url: str) -> None:
+        page.goto(url + path)
+        page.locator("#palette").wait_for(state="attached")
+        page.keyboard.press(keys)
+        page.locator(shows).first.wait_for()
+
+    return arrange
+
+
+def palette(page: Page, url: str) -> None:
+    pressed("/tasks/", "Control+k", "#palette[open]")(page, url)
+    page.keyboard.type("run")
+    page.locator("#palette [role='option']").first.wait_for()
+
+
+def phone_menu(page: Page, url: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{url}/tasks/")
+    page.get_by_role("button", name="Open the menu").click()
+    page.locator("#sidebar:popover-open").wait_for()
+
+
+def advanced_form(page: Page, url: str) -> None:
+    page.goto(f"{url}/runs/new/?preset=rl-smoke")
+    page.get_by_label("Advanced").check()
+
+
+def sweep_chips(page: Page, url: str) -> None:
+    page.goto(f"{url}/runs/new/?preset=rl-smoke")
+    field = page.locator("[data-field='stage.rl.optimizer.learning_rate']")
+    field.get_by_role("button", name="Sweep").click()
+    page.keyboard.type("3e-4,7e-4")
+    page.keyboard.press("Enter")
+    field.locator(".sweep .chip").nth(2).wait_for()
+
+
+def toast(page: Page, url: str) -> None:
+    page.context.grant_permissions(["clipboard-write"])
+    page.goto(f"{url}/runs/?state=finished")
+    page.locator("td.strong a").first.click()
+    page.get_by_role("navigation", name="Run", exact=True).get_by_role("link", name="Config").click()
+    page.get_by_role("button", name="Copy JSON").click()
+    page.locator(".toasts .toast").wait_for()
+
+
+def metric_help(page: Page, url: str) -> None:
+    page.goto(f"{url}/runs/?state=running")
+    page.locator("td.strong a").first.click()
+    page.get_by_role("button", name="Entropy").first.click()
+    page.locator("#help-entropy").wait_for()
+
+
 def key_help(page: Page, url: str) -> None:
     page.goto(f"{url}/tasks/review/")
     page.locator("[data-review]").wait_for()
@@ -243,6 +322,18 @@ def states(password: str) -> dict[str, State]:
         "recovery-codes": State(confirmed("/2fa/recovery-codes/", password=password), CAREFUL),
         "recovery-codes-new": State(confirmed("/2fa/recovery-codes/generate/", password=password), CAREFUL),
         "totp-off": State(confirmed("/2fa/totp/deactivate/", password=password), CAREFUL),
+        "palette": State(palette),
+        "help": State(pressed("/rollouts/", "F1", "#help[open]")),
+        "shortcuts": State(pressed("/runs/", "?", "#shortcuts[open]")),
+        "times": State(opened("/runs/", "summary[aria-label='Times']")),
+        "phone-menu": State(phone_menu),
+        "toast": State(toast),
+        "metric-help": State(metric_help),
+        "rollouts-filters": State(opened("/rollouts/", ".toolbar__filters > summary")),
+        "run-form-advanced": State(advanced_form),
+        "run-form-sweep": State(sweep_chips),
+        "trajectory-annotated": State(annotated),
+        "trajectory-assign": State(assigning),
         "menu": State(opened("/", "summary:has-text('admin'), .topbar details.menu:last-of-type > summary")),
     }
 

@@ -155,25 +155,33 @@ def run_new(request: PageRequest) -> HttpResponse:
             request, f"The template cannot be used: {error}. Save its settings as a new template and delete it."
         )
         return redirect("runs:templates")
+    form = _unchanged(source, policy=request.GET.get("policy", ""), dataset=request.GET.get("dataset", ""))
+    return _page(request, form, _checked(form), source)
+
+
+def _unchanged(source: FormSource, *, policy: str = "", dataset: str = "") -> RunForm:
+    """The form before anybody changes a field, with the errors that it has already: a preset may ask for more than there
+    is."""
     start = source.config
-    if policy := request.GET.get("policy"):
+    if policy:
         start = start.model_copy(update={"policy": policy})
-    if (dataset := request.GET.get("dataset")) and isinstance(start.stage, SFTConfig):
+    if dataset and isinstance(start.stage, SFTConfig):
         start = start.model_copy(update={"stage": start.stage.model_copy(update={"dataset": dataset})})
     options = _options()
     if start.policy not in options["policy"] and source.preset:  # a preset names the policy of the demo
         start = start.model_copy(update={"policy": next(iter(options["policy"]), "")})
     form = RunForm(initial=start, base=source.config, options=options)
-    # A preset may ask for more than there is: say so at once.
-    form = RunForm(form.values, base=source.config, options=form.options)
-    return _page(request, form, _checked(form), source)
+    return RunForm(form.values, base=source.config, options=options)
 
 
 def _posted_form(request: PageRequest) -> HttpResponse:
     """Start a run, save a draft or a template, open the sweep preview, or download the text, depending on the
-    button."""
+    button. `preset` starts the source as it is, without its form."""
     source, action = origin(request.POST), request.POST.get("action", "start")
-    form = RunForm(_posted(request.POST), initial=source.config, base=source.config, options=_options())
+    if action == "preset":
+        form, action = _unchanged(source), "start"
+    else:
+        form = RunForm(_posted(request.POST), initial=source.config, base=source.config, options=_options())
     if action in MIME and form.config is not None:
         return text_file(form.config, action)
     warnings = _checked(form)

@@ -10,6 +10,7 @@ points, 2 million of them in the largest run. Then, each a part (`ARGS="--parts 
   page; what they hold in the end against a fresh fetch; then the server is killed and all come back (`web_live`);
 * `browser`: Chromium opens the run (time, kB over the wire, blocking time, live updates, layout shifts) and scrolls the
   trajectory (`web_browser`);
+* `clicks`: clicks and keys of the daily jobs, on a small product of its own (`web_clicks`);
 * `gateway`, before all: what the gateway adds to the first token, paired with the engine asked directly (`gateway`).
 
 Postgres does not wait for the disk here (the throw-away server of the tests), as the printed conditions say.
@@ -27,7 +28,7 @@ from collections.abc import Callable
 
 from scripts.stack import throwaway
 from tests.bench import report
-from tests.bench.web import gateway
+from tests.bench.web import gateway, web_clicks
 
 GOALS: dict[str, report.Goal] = {
     "list_p95_ms": ("<=", 200.0),
@@ -47,10 +48,11 @@ GOALS: dict[str, report.Goal] = {
     "ingest_points_per_s": (">=", 200_000.0),
     "rollouts_per_s": (">=", 300.0),
     **gateway.GOALS,
+    **web_clicks.GOALS,
 }
-PARTS = ("gateway", "pages", "ingest", "live", "browser")
-"""In their order. The gateway comes first, with services of its own: while Postgres still writes and cleans up what the others
-left, half of this machine would not be its."""
+PARTS = ("gateway", "clicks", "pages", "ingest", "live", "browser")
+"""In their order. The gateway and the clicks come first, with services of their own: while Postgres still writes and cleans up
+what the others left, half of this machine would not be theirs."""
 
 
 def main() -> None:
@@ -88,9 +90,13 @@ def measure(arguments: argparse.Namespace, wanted: list[str]) -> None:
 
     call_command("migrate", verbosity=0)
     metrics: dict[str, float] = {}
-    if "gateway" in wanted:
-        metrics |= _gateway()
-        print(f"gateway: {metrics}", flush=True)
+    for name in (name for name in ("gateway", "web_clicks") if name.removeprefix("web_") in wanted):
+        found = _apart(name)
+        print(f"{name}: {found}", flush=True)
+        metrics |= found
+    if not set(wanted) - {"gateway", "clicks"}:
+        report.emit("web", metrics, goals={name: goal for name, goal in GOALS.items() if name in metrics})
+        return
     began = time.monotonic()
     world = web_data.world(arguments)
     print(f"filled in {time.monotonic() - began:.0f} s: {world.said}", flush=True)
@@ -110,10 +116,10 @@ def measure(arguments: argparse.Namespace, wanted: list[str]) -> None:
     report.emit("web", metrics, goals=goals, conditions=world.conditions)
 
 
-def _gateway() -> dict[str, float]:
-    """By services of its own."""
+def _apart(name: str) -> dict[str, float]:
+    """A part with services of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.web.gateway"], stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-m", f"tests.bench.web.{name}"], stdout=subprocess.PIPE, text=True, check=True
     )
     metrics: dict[str, float] = json.loads(done.stdout.splitlines()[-1])["metrics"]
     return metrics

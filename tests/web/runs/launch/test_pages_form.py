@@ -43,6 +43,16 @@ def test_check_tells_changes_and_what_was_measured(world: seed.World) -> None:
     assert "Duration unavailable" in client(world).post("/runs/new/check/", values).json()["plan"]
 
 
+def test_a_preset_starts_as_it_is(world: seed.World) -> None:
+    operator = client(world)
+    answer = operator.post("/runs/new/", {"action": "preset", "preset": "rl-smoke"})
+    run = Run.objects.latest("pk")
+    assert (answer["Location"], run.state, run.steps_total) == (f"/runs/{run.pk}/", "queued", 3)
+    refused = operator.post("/runs/new/", {"action": "preset", "preset": "real-moe"})
+    assert refused.status_code == 422 and Run.objects.latest("pk") == run
+    assert "Run not started" in refused.content.decode()
+
+
 def test_form_creates_a_run(world: seed.World) -> None:
     operator = client(world)
 
