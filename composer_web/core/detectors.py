@@ -1,7 +1,7 @@
 """Detectors: conditions that need a person, such as a collapsed entropy or a full disk. One registry for all uses.
 
 "Needs attention" on the home page asks every detector; each ships as an alert rule that is on by default
-(`composer_web.alerts.rules.builtin`); a run's overview shows the insights about that run. An app registers its detectors in
+(`composer_web.alerts.rules.builtin`); a run's overview, API and command line ask those that look at one run (`about_run`). An app registers its detectors in
 `AppConfig.ready()`, so this module imports no app. Detectors read through the managers of models and so see the request's
 project only; without a request they see all.
 """
@@ -21,7 +21,7 @@ ORDER: dict[Severity, int] = {"high": 0, "medium": 1, "low": 2}
 
 @dataclass(frozen=True)
 class Insight:
-    """A condition that holds now. `about`: run:12, worker:NAME, disk or queue:NAME, as alerts name it."""
+    """A condition that holds now. `about`: run:12, worker:NAME, disk or review:NAME, as alerts name it."""
 
     about: str
     title: str
@@ -42,6 +42,8 @@ class Detector:
     """What it looks for and why that matters, for the help beside it."""
     severity: Severity
     look: Callable[[], Iterable[Insight]]
+    of_run: Callable[[Any], Iterable[Insight]] | None = None
+    """What it sees in one `Run`, which may have ended. None if it does not look at runs."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,12 @@ def found() -> list[Found]:
     """What holds now, the most severe first."""
     with sharing():
         return [Found(one, insight) for one in detectors() for insight in one.look()]
+
+
+def about_run(run: Any) -> list[Found]:
+    """What holds of one `Run`, the most severe first."""
+    with sharing():
+        return [Found(one, insight) for one in detectors() if one.of_run is not None for insight in one.of_run(run)]
 
 
 _reads: ContextVar[dict[str, Any] | None] = ContextVar("detector_reads", default=None)

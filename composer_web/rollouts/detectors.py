@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from composer_web.core.detectors import Detector, Insight, register
 from composer_web.rollouts.models import Finding, Rollout
-from composer_web.runs.models import RUN_LIVE
+from composer_web.runs.models import RUN_LIVE, Run
 
 WITHIN = timedelta(minutes=30)
 MIN_ROLLOUTS = 10
@@ -20,42 +20,46 @@ LOST_SHARE = 0.05
 MAX_RUNS = 10
 
 
-def infra_errors() -> Iterator[Insight]:
+def infra_errors(run: Run | None = None) -> Iterator[Insight]:
     """Many attempts of a live run were lost to infrastructure within half an hour. They are run again, which costs time."""
+    if run is not None and run.state not in RUN_LIVE:
+        return
+    only = Q() if run is None else Q(group__run=run)
     rows = (
-        Rollout.objects.filter(finished_at__gte=timezone.now() - WITHIN, group__run__state__in=RUN_LIVE)
+        Rollout.objects.filter(only, finished_at__gte=timezone.now() - WITHIN, group__run__state__in=RUN_LIVE)
         .exclude(verdict="")
         .values_list("group__run", "group__run__name")
         .annotate(ended=Count("pk"), lost=Count("pk", filter=Q(verdict="infra_error")))
         .order_by("-lost")
     )
-    for run, name, ended, lost in rows[:MAX_RUNS]:
+    for found, name, ended, lost in rows[:MAX_RUNS]:
         if ended >= MIN_ROLLOUTS and lost / ended >= LOST_SHARE:
             yield Insight(
-                f"run:{run}",
+                f"run:{found}",
                 "Infra errors",
                 f"{lost} of {ended} rollouts of the last {WITHIN.seconds // 60} min are infra errors",
                 "Read the causes of the lost rollouts; check the sandbox backend, the engine and the disk.",
-                f"{reverse('rollouts:of-run', args=[run])}?verdict=infra_error",
+                f"{reverse('rollouts:of-run', args=[found])}?verdict=infra_error",
                 name,
             )
 
 
-def open_findings() -> Iterator[Insight]:
+def open_findings(run: Run | None = None) -> Iterator[Insight]:
     """The auditor marked rollouts of a run as likely reward hacks, and nobody has triaged them."""
+    only = Q() if run is None else Q(run=run)
     rows = (
-        Finding.objects.filter(severity="high", state="open", run__isnull=False, run__archived_at=None)
+        Finding.objects.filter(only, severity="high", state="open", run__isnull=False, run__archived_at=None)
         .values_list("run", "run__name")
         .annotate(count=Count("pk"))
         .order_by("-count")
     )
-    for run, name, count in rows[:MAX_RUNS]:
+    for found, name, count in rows[:MAX_RUNS]:
         yield Insight(
-            f"run:{run}",
+            f"run:{found}",
             "Untriaged findings",
             f"{count} high-severity finding{'' if count == 1 else 's'} without a decision",
             "Triage each finding: confirm it, or dismiss it with a reason.",
-            f"{reverse('rollouts:findings')}?run={run}&severity=high&state=open",
+            f"{reverse('rollouts:findings')}?run={found}&severity=high&state=open",
             name,
         )
 
@@ -66,4 +70,4 @@ def install() -> None:
         ("infra-errors", "Infra errors", "high", infra_errors),
         ("open-findings", "Untriaged findings", "medium", open_findings),
     ):
-        register(Detector(name, title, " ".join((look.__doc__ or "").split()), severity, look))  # type: ignore[arg-type]
+        register(Detector(name, title, " ".join((look.__doc__ or "").split()), severity, look, look))  # type: ignore[arg-type]

@@ -35,13 +35,18 @@ class PageRequest(HttpRequest):
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at the top of a page: label, displayed value, unit, a short note, and what it means (`{% help_term %}`)."""
+    """One figure at the top of a page: label, displayed value, unit, a short note, and what it means (`{% help_term %}`).
+
+    `tone`: "bad" or "warn" when a detector sees something wrong with its `metric`.
+    """
 
     label: str
     value: str
     unit: str = ""
     note: str = ""
     help: str = ""
+    tone: str = ""
+    metric: str = ""
 
 
 def page(role: str = "viewer") -> Callable[[View], View]:

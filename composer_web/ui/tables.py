@@ -82,6 +82,8 @@ class Table(tables.Table):
     empty_template = "partials/empty.html"
     put_away: Callable[[], PutAway | None] | None = None
     """For lists that hide archived rows. Called only when no row is left."""
+    note: SafeString | str = ""
+    """A line above the rows."""
     known_count: int | None = None
     """Number of rows, if another query has already counted them."""
 

@@ -141,14 +141,14 @@ def create_probe(session: Session, pk: RunId) -> None:
     session.output.rows([made], ("id", "policy", "version", "suite", "state"))
 
 
-insights = Noun("insights", "Why a run learns little, with remedies.", panel=PANEL)
+insights = Noun("insights", "What the detectors see in a run, with remedies.", panel=PANEL)
 
 
 @insights.command("list", example="3")
 def list_insights(session: Session, pk: RunId) -> None:
-    """List what holds in the last steps of a run."""
+    """List what holds now: why it learns little, waits, or loses rollouts."""
     found = session.api.get("/runs/{run_id}/insights", run_id=pk)
-    session.output.rows(found, ("key", "level", "message", "remedy"))
+    session.output.rows(found, ("key", "level", "message", "remedy", "url"))
 
 
 rewards = Noun("rewards", "The reward of a live run.", panel=PANEL)

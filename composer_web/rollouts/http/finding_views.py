@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from django.contrib import messages
@@ -14,12 +13,14 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.core.artifacts import ArtifactError
-from composer_web.core.errors import UserError
+from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import whole
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import findings
 from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.http.tables import FindingTable, place_of
 from composer_web.rollouts.search.filters import FindingFilter
+from composer_web.runs.models import Run
 from composer_web.runs.selectors import get_run
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, act, page, refuse, show
@@ -42,12 +43,20 @@ def finding_list(request: PageRequest) -> HttpResponse:
     if request.headers.get("HX-Request"):
         return show(request, "partials/rows.html", {"table": table})
     context: dict[str, Any] = {"table": table, "filter": found, "live": "findings", **_counted(facets)}
-    run = request.GET.get("run", "")
     context |= {
-        "audited_run": int(run) if re.fullmatch("[0-9]{1,9}", run) else None,
+        "of_run": _run(request),
         "may_review": request.user.may("reviewer"),
     }
     return show(request, "rollouts/findings.html", context)
+
+
+def _run(request: PageRequest) -> Run | None:
+    """The run that the list is narrowed to."""
+    asked = whole(request.GET.get("run", ""))
+    try:
+        return get_run(asked) if asked else None
+    except NotFound:
+        return None
 
 
 @require_safe

@@ -10,6 +10,8 @@ from urllib.parse import urlencode
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
@@ -26,7 +28,7 @@ from composer_web.rollouts.http.tables import RolloutTable
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.review_hooks import review
 from composer_web.rollouts.search import fulltext, searching
-from composer_web.rollouts.search.filters import RolloutFilter
+from composer_web.rollouts.search.filters import OPEN, RolloutFilter
 from composer_web.rollouts.trajectory import lens, trajectory_store, transcript, turn_filters
 from composer_web.rollouts.trajectory.outcome import outcome
 from composer_web.rollouts.trajectory.overview import overview
@@ -35,6 +37,7 @@ from composer_web.tasks.selectors import instruction_of
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, page, show
 from composer_web.ui.streaming import streamed
+from composer_web.ui.tables import MAX_COUNTED
 from composer_web.ui.templatetags import ui
 from trainer.rollouts.fork import NO_TOKENS
 from trainer.types import Trajectory
@@ -61,7 +64,9 @@ def rollouts_of_run(request: PageRequest, run_id: int) -> HttpResponse:
 def _list(request: PageRequest, rows: QuerySet[Rollout], **context: Any) -> HttpResponse:
     found = strict(RolloutFilter, request.GET, queryset=rows)
     words = fulltext.first_words(request.GET.get("text", ""))
-    table = RolloutTable(found.qs, exclude=BESIDE_MATCH if words else ("match",))
+    ended, note = _ended(request, found)
+    table = RolloutTable(ended, exclude=BESIDE_MATCH if words else ("match",))
+    table.note = note
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
     queries = saved_queries.queries_for(request.user)
@@ -72,6 +77,25 @@ def _list(request: PageRequest, rows: QuerySet[Rollout], **context: Any) -> Http
         shown = [("id", row.record.pk) for row in table.paginated_rows]
         context["snippets"] = urlencode([("q", words), *shown])
     return show(request, template, {**context, "chips": [_chip(request, *chip) for chip in RolloutFilter.chips]})
+
+
+def _ended(request: PageRequest, found: RolloutFilter) -> tuple[QuerySet[Rollout], SafeString | str]:
+    """Without a filter by verdict: those that have one, because hundreds that wait say nothing; and a line that counts the
+    others."""
+    if found.form.cleaned_data.get("verdict"):
+        return found.qs, ""
+    waiting = found.qs.filter(verdict="").order_by()[: MAX_COUNTED + 1].count()
+    if not waiting:
+        return found.qs, ""
+    query = request.GET.copy()
+    query.pop("page", None)
+    query["verdict"] = OPEN
+    count = f"more than {MAX_COUNTED}" if waiting > MAX_COUNTED else waiting
+    note = format_html(
+        '{} rollout{} without a verdict yet: <a href="?{}">show open rollouts</a>',
+        count, "" if waiting == 1 else "s", query.urlencode(),
+    )  # fmt: skip
+    return found.qs.exclude(verdict=""), note
 
 
 @require_safe

@@ -12,7 +12,9 @@ from composer_web.rollouts.search import fulltext
 from composer_web.ui.filters import slug_contains
 from sandbox.harness.types import StopReason
 
-VERDICTS = [("passed", "passed"), ("failed", "failed"), ("infra_error", "infra error")]
+OPEN = "open"
+"""Filter value for rollouts that have no verdict yet."""
+VERDICTS = [("passed", "passed"), ("failed", "failed"), ("infra_error", "infra error"), (OPEN, "none yet: open")]
 STOPS = [(reason.value, reason.value.replace("_", " ")) for reason in StopReason]
 
 
@@ -20,7 +22,7 @@ class RolloutFilter(filters.FilterSet):
     run = filters.NumberFilter(field_name="run_id", method="by_owner", label="Run")
     evaluation = filters.NumberFilter(field_name="evaluation_id", method="by_owner", label="Evaluation")
     task = filters.CharFilter(field_name="group__task_version__task__slug", method=slug_contains, label="Task")
-    verdict = filters.ChoiceFilter(choices=VERDICTS, label="Verdict", empty_label="any")
+    verdict = filters.ChoiceFilter(choices=VERDICTS, method="by_verdict", label="Verdict", empty_label="any")
     stop_reason = filters.ChoiceFilter(choices=STOPS, label="Stop reason", empty_label="any")
     reward_min = filters.NumberFilter(field_name="reward", lookup_expr="gte", label="Reward ≥")
     reward_max = filters.NumberFilter(field_name="reward", lookup_expr="lte", label="Reward ≤")
@@ -89,6 +91,9 @@ class RolloutFilter(filters.FilterSet):
     def more_are_set(self) -> bool:
         prefix = f"{self.form_prefix}-" if self.form_prefix else ""
         return any(self.data.get(prefix + name) for name in self.more)
+
+    def by_verdict(self, query, name, value):  # type: ignore[no-untyped-def]
+        return query.filter(verdict="" if value == OPEN else value)
 
     def by_finding(self, query, name, value):  # type: ignore[no-untyped-def]
         """Rollouts with a finding that is not dismissed, of any or of one rule, or rollouts without one."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from composer_web.runs.detectors.series import RunSeries, mean
+from composer_web.runs.detectors.series import RECENT, RunSeries, mean
 from composer_web.runs.engine_lag import allowed_lag
 
-RECENT = 8
-MIN = 4
 IDLE = 0.6
 STALL_FACTOR = 10.0
 STALL_SECONDS = 600.0
@@ -16,8 +14,8 @@ STALL_SECONDS = 600.0
 
 def idle_trainer(series: RunSeries) -> str | None:
     """The trainer waits for rollouts most of the time: inference or the sandboxes are the bottleneck."""
-    recent = series.last("idle/trainer", RECENT)
-    if len(recent) < MIN or mean(recent) < IDLE:
+    recent = series.recent("idle/trainer")
+    if not recent or mean(recent) < IDLE:
         return None
     return f"the trainer waited for rollouts for {mean(recent):.0%} of the last {len(recent)} steps"
 

@@ -207,11 +207,11 @@ def get_events(request: HttpRequest, run_id: int, after: int = 0, limit: int = Q
 @router.get(
     "/{run_id}/insights",
     response={200: list[InsightOut], 404: ErrorOut},
-    summary="Why a run learns little, with remedies",
+    summary="What the detectors see in a run, with remedies",
 )
 def get_insights(request: HttpRequest, run_id: int) -> Any:
-    """From the metrics of its last steps; empty while it learns."""
-    return insights.of_run(selectors.get_run(run_id))
+    """From the metrics of its first and last steps, its rollouts and findings; empty while all is well."""
+    return [InsightOut.of(found) for found in insights.of_run(selectors.get_run(run_id))]
 
 
 @router.get(

@@ -9,7 +9,9 @@ from ninja import Schema
 from pydantic import ConfigDict, Field
 
 from composer_web.api.schemas import Body
+from composer_web.core.detectors import Found
 from composer_web.rollouts.selectors import group_counts, verdict_counts
+from composer_web.runs import insights
 from composer_web.runs.charts.layouts import MAX_PANELS, PanelSpec
 from composer_web.runs.launch.launch_schemas import DerivedOut
 from composer_web.runs.selectors import eta_seconds
@@ -58,10 +60,20 @@ class RunOut(Schema):
 
 
 class InsightOut(Schema):
-    key: str = Field(description="zero-signal, no-calls, truncated, saturated, entropy-collapse or untrained")
-    level: str
+    key: str = Field(description="Name of the detector, such as zero-advantage or idle-trainer")
+    level: str = Field(description="error, warning or info")
+    title: str
     message: str
     remedy: str
+    url: str = Field(description="Page of the cause")
+
+    @classmethod
+    def of(cls, found: Found) -> InsightOut:
+        one = found.insight
+        level = insights.LEVELS[found.detector.severity]
+        return cls(
+            key=found.detector.name, level=level, title=one.title, message=one.message, remedy=one.remedy, url=one.url
+        )
 
 
 class TransitionOut(Schema):

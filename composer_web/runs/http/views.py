@@ -157,8 +157,8 @@ def _asked(request: PageRequest) -> list[Run]:
 @require_safe
 @page()
 def run_compare(request: PageRequest) -> HttpResponse:
-    """Runs (`?run=3&run=5`) over each other. `?group=` a setting draws the mean and the band of the runs with each of its
-    values; more than six runs are always grouped."""
+    """Runs (`?run=3&run=5`) over each other, in the frame of the one that the page was opened from (`?from=3`). `?group=` a
+    setting draws the mean and the band of the runs with each of its values; more than six runs are always grouped."""
     runs = _asked(request)
     choices = comparing.group_choices(runs)
     group = request.GET.get("group", "")
@@ -172,6 +172,7 @@ def run_compare(request: PageRequest) -> HttpResponse:
     everything = request.GET.get("settings") == "all"
     context = {
         "runs": runs,
+        "opened_from": next((run for run in runs if str(run.pk) == request.GET.get("from")), None),
         "wanted": request.GET.get("q", ""),
         "others": _others(request, runs),
         "most": comparing.MAX_GROUPED,

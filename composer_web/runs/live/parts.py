@@ -10,6 +10,7 @@ from django.template.loader import render_to_string
 from composer_web.evals import selectors as evals
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
+from composer_web.rollouts.models import GROUP_OPEN
 from composer_web.runs import actions, insights, lineage, selectors
 from composer_web.runs.charts import timing
 from composer_web.runs.live import status
@@ -18,6 +19,8 @@ from composer_web.runs.training import clusters, waiting
 
 FORKS = 12
 """Maximum number of start checkpoints on the page. The policy's page lists all."""
+GROUPS = 12
+"""Groups on a run's overview."""
 FAILURES = 6
 """Failed rollouts on a run's overview."""
 EXPORTABLE = (
@@ -43,12 +46,13 @@ def _status(run: Run) -> dict[str, Any]:
     step = selectors.step_seconds(run) if run.state in ("running", "pausing") else None
     eta = step * max(0, run.steps_total - run.step) if step is not None else selectors.eta_seconds(run)
     waits = waiting.waits_for(run)
+    found = insights.of_run(run)
     return {
-        "figures": status.figures(run),
+        "figures": status.figures(run, insights.tones(found)),
         "eta": eta,
         "step_seconds": step,
         "waits_for": waits,
-        "insights": insights.of_run(run),
+        "insights": found,
     }
 
 
@@ -57,7 +61,13 @@ def _events(run: Run) -> dict[str, Any]:
 
 
 def _groups(run: Run) -> dict[str, Any]:
-    return {"groups": rollouts.groups().filter(run=run).prefetch_related("rollouts").order_by("-pk")[:12]}
+    """Groups that have ended, newest first; the open ones are counted, because they show nothing yet."""
+    counts = rollouts.group_counts(run)
+    ended = rollouts.groups().filter(run=run).exclude(state__in=GROUP_OPEN)
+    return {
+        "groups": ended.prefetch_related("rollouts").order_by("-pk")[:GROUPS],
+        "open_groups": [(state, counts[state]) for state in reversed(GROUP_OPEN) if state in counts],
+    }
 
 
 def _evals(run: Run) -> dict[str, Any]:

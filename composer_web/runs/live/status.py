@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from composer_web.rollouts import selectors as rollouts
 from composer_web.runs.models import Run
@@ -11,25 +12,27 @@ from composer_web.ui.templatetags import ui
 from trainer.learning.metrics import describe
 
 
-def figures(run: Run) -> list[Figure]:
-    """Latest values of the headline metrics. A dash marks a value not measured yet."""
-    return _rl(run) if run.kind == "rl" else _supervised(run.latest)
+def figures(run: Run, tones: Mapping[str, str]) -> list[Figure]:
+    """Latest values of the headline metrics. A dash marks a value not measured yet. `tones`: by metric."""
+    found = _rl(run) if run.kind == "rl" else _supervised(run.latest)
+    return [replace(one, tone=tones.get(one.metric, "")) for one in found]
 
 
-def _metric(label: str, metric: str, latest: Mapping[str, float], unit: str = "", note: str = "") -> Figure:
+def metric(label: str, name: str, latest: Mapping[str, float], unit: str = "", note: str = "") -> Figure:
     """Newest value of a metric, written as its charts and tables do, with the metric's meaning as its help."""
-    known = describe(metric)
-    value = ui.quantity(latest.get(metric), known.unit)
-    return Figure(label, value, unit, note, f"{known.meaning[:1].upper()}{known.meaning[1:]}. Metric {metric}.")
+    known = describe(name)
+    value = ui.quantity(latest.get(name), known.unit)
+    meaning = f"{known.meaning[:1].upper()}{known.meaning[1:]}. Metric {name}."
+    return Figure(label, value, unit, note, meaning, metric=name)
 
 
 def _supervised(latest: Mapping[str, float]) -> list[Figure]:
     return [
-        _metric("Training loss", "loss/train", latest, "nats/token"),
-        _metric("Held-out loss", "loss/heldout", latest, "nats/token"),
-        _metric("Accuracy", "loss/accuracy", latest, note="top-1"),
-        _metric("Learning rate", "optim/learning_rate", latest),
-        _metric("Training throughput", "speed/train_tokens", latest, "tok/s"),
+        metric("Training loss", "loss/train", latest, "nats/token"),
+        metric("Held-out loss", "loss/heldout", latest, "nats/token"),
+        metric("Accuracy", "loss/accuracy", latest, note="top-1"),
+        metric("Learning rate", "optim/learning_rate", latest),
+        metric("Training throughput", "speed/train_tokens", latest, "tok/s"),
     ]
 
 
@@ -39,35 +42,35 @@ def _rl(run: Run) -> list[Figure]:
     found = rollouts.finding_counts(run=run)
     passed = f"{ui.num(counts['passed'])} passed, {ui.num(counts['failed'])} failed"
     return [
-        _metric(
+        metric(
             "Reward",
             "reward/mean",
             latest,
             note=f"best of K {ui.num(latest.get('reward/best_of_k'))}",
         ),
-        _metric(
+        metric(
             "Held-out pass@1",
             "eval/pass1",
             latest,
             note=f"best of K {ui.percent(latest.get('eval/best_of_k'))}",
         ),
-        _metric(
+        metric(
             "Zero-advantage groups",
             "groups/zero_signal",
             latest,
             note="of the last step",
         ),
-        _metric("Entropy", "policy/entropy", latest, note="nats/token"),
-        _metric(
+        metric("Entropy", "policy/entropy", latest, note="nats/token"),
+        metric(
             "Staleness",
             "staleness/mean",
             latest,
             note=f"versions; max {ui.num(latest.get('staleness/max'))}",
         ),
-        _metric("Trainer idle", "idle/trainer", latest, note="waiting for rollouts"),
-        _metric("Engine idle", "idle/rollouts", latest, note="of wall time"),
-        _metric("Generation throughput", "speed/generate_tokens", latest, "tok/s"),
-        _metric("Training throughput", "speed/train_tokens", latest, "tok/s"),
+        metric("Trainer idle", "idle/trainer", latest, note="waiting for rollouts"),
+        metric("Engine idle", "idle/rollouts", latest, note="of wall time"),
+        metric("Generation throughput", "speed/generate_tokens", latest, "tok/s"),
+        metric("Training throughput", "speed/train_tokens", latest, "tok/s"),
         Figure(
             "Rollouts",
             ui.num(counts["dispatched"]),

@@ -17,7 +17,7 @@ from composer_web.accounts.models import User
 from composer_web.accounts.services import create_user
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import Conflict, UserError
-from composer_web.review import excluding, selectors, services
+from composer_web.review import detectors, excluding, selectors, services
 from composer_web.review.models import Label, Queue
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts import selectors as selectors_of_rollouts
@@ -118,10 +118,14 @@ class TestLabels:
         assert found["flags=reward_hack"].counts == {"no": 3, "yes": 1}
         (row,) = selectors.disagreements(queue, people["viewer"])
         assert (row.item.pk, row.questions) == (other.pk, ("flags", "quality", "verdict"))
+        (told,) = detectors.disputed_rollouts()
+        assert "about 1 rollout of" in told.message and told.url == f"/review/{queue.name}/#disagreements"
         assert selectors.rewards(queue, "quality") == {first.rollout_id: 0.75, other.rollout_id: 0.5}
         assert selectors.rewards(queue, "verdict") == {first.rollout_id: 1.0, other.rollout_id: 0.5}
         with pytest.raises(UserError, match="gives no reward"):
             selectors.rewards(queue, "flags")
+        services.set_closed(queue=queue, closed=True, actor=people["operator"])
+        assert list(detectors.disputed_rollouts()) == [], "it is settled"
 
     def test_labels_narrow_the_list_of_rollouts(self, queue: Queue, people: dict[str, User]) -> None:
         item = queue.items.earliest("pk")

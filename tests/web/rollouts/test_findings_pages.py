@@ -89,6 +89,11 @@ def test_what_is_counted_around_the_list_is_fetched_as_the_page_shows_it(
 def test_a_run_can_be_audited_again_from_its_findings(groups: list[Group], people: dict[str, User]) -> None:
     run = finish(groups[0], {1: True}).run
     assert run is not None
+    finding = Finding.objects.get(run=run)
+    frame = f'data-frame-run="{run.pk}"'
+    assert frame in client(people["viewer"]).get(f"/findings/{finding.pk}/").content.decode()
+    assert frame in client(people["viewer"]).get(f"/findings/?run={run.pk}&severity=high").content.decode()
+    assert "runframe" not in client(people["viewer"]).get("/findings/").content.decode()
     words = f"Audit run {run.pk} again"
     assert words in client(people["reviewer"]).get(f"/findings/?run={run.pk}").content.decode()
     assert words not in client(people["viewer"]).get(f"/findings/?run={run.pk}").content.decode()

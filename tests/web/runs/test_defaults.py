@@ -155,10 +155,11 @@ def test_insights_are_told_once_and_shown_with_their_remedy(learning: Run, pages
     insights.watch(run=learning)
     insights.watch(run=learning)
     (event,) = RunEvent.objects.filter(run=learning, kind="insight")
-    assert "run SFT first" in event.message and event.data == {"key": "zero-signal"}
+    assert "run SFT first" in event.message and event.data == {"key": "zero-advantage"}
     assert "run SFT first" in pages.get(f"/runs/{learning.pk}/").content.decode()
     (shown,) = api("get", f"/runs/{learning.pk}/insights").json()
-    assert shown["key"] == "zero-signal" and shown["level"] == "error"
+    assert shown["key"] == "zero-advantage" and shown["level"] == "error"
+    assert shown["url"] == f"/rollouts/waffle/{learning.pk}/"
 
 
 def test_a_run_that_trained_nothing_has_a_cause(learning: Run) -> None:

@@ -325,6 +325,10 @@ def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client)
     )
     other = services.create_run(config=RunConfig(name="other", stage=stage))
     path = f"/runs/compare/?run={draft.pk}&run={other.pk}"
+    assert "runframe" not in pages.get(path).content.decode()
+    framed = pages.get(f"{path}&from={other.pk}").content.decode()
+    assert f'data-frame-run="{other.pk}"' in framed, "opened from a run, it keeps the run's tabs"
+    assert f"from={other.pk}" in framed.partition('aria-label="Leave out')[0], "and so do its links"
     html = pages.get(path).content.decode()
     assert 'title="stage.optimizer.max_grad_norm"' in html and ">stage.optimizer</th>" in html
     assert "weight_decay" not in html
