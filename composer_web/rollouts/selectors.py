@@ -185,6 +185,17 @@ def finding_facets(query: QuerySet[Finding]) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda facet: (-facet["total"], facet["rule"]))
 
 
+def next_failure(rollout: Rollout) -> Rollout | None:
+    """The failed rollout of the same run or evaluation before this one, newest first; after the oldest, the newest. None if
+    there is no other."""
+    group = rollout.group
+    owner = {"group__run": group.run_id} if group.run_id else {"group__evaluation": group.evaluation_id}
+    if not any(owner.values()):
+        return None
+    failed = Rollout.objects.filter(**owner, verdict="failed").exclude(pk=rollout.pk).order_by("-pk")
+    return failed.filter(pk__lt=rollout.pk).first() or failed.first()
+
+
 def siblings(rollout: Rollout) -> QuerySet[Rollout]:
     """All rollouts of the same prompt, in sample order."""
     return of_group(rollout.group)

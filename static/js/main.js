@@ -27,6 +27,7 @@ const pages = {
   "[data-grid]": () => import("./charts/grid.js"),
   "[data-pareto]": () => import("./pareto.js"),
   "[data-trajectory]": () => import("./trajectory.js"),
+  "[data-ways]": () => import("./ways.js"),
   "[data-partial]": () => import("./partial.js"),
   "[data-run-form]": () => import("./form/form.js"),
   "[data-bulk]": () => import("./select.js"),

@@ -4,6 +4,7 @@
 import { startAnnotations } from "./annotate.js";
 import { copy } from "./copy.js";
 import { number } from "./format.js";
+import { toast } from "./frame/toast.js";
 import { startLens } from "./lens.js";
 import { startOutline } from "./outline.js";
 import { settle } from "./partial.js";
@@ -146,14 +147,11 @@ export function start() {
     document.getElementById(button.dataset.lensIn).querySelector(".tokens")?.focus();
   }
 
-  async function copyLink(button) {
+  async function copyLink() {
     const url = new URL(location.href);
     url.hash = place || "t=0";
     await copy(url.href);
-    const target = button ?? page.querySelector("[data-copy-link]");
-    const before = target.textContent;
-    target.textContent = "Link copied";
-    setTimeout(() => (target.textContent = before), 1500);
+    toast("Link copied");
   }
 
   // --- search: the server looks through everything, the browser marks what is loaded --------------------------------
@@ -219,6 +217,7 @@ export function start() {
     y: () => copyLink(),
     ...annotations.keys,
     "?": () => (help.open ? help.close() : help.showModal()),
+    f: () => document.querySelector("[data-next-failure]")?.click(),
     ArrowLeft: () => sibling("prev"),
     ArrowRight: () => sibling("next"),
   };
@@ -245,7 +244,7 @@ export function start() {
       follow(link.hash);
       return;
     }
-    if (event.target.closest("[data-copy-link]")) copyLink(event.target.closest("[data-copy-link]"));
+    if (event.target.closest("[data-copy-link]")) copyLink();
     if (event.target.closest("[data-fold]")) fold(event.target.closest("[data-fold]").dataset.fold === "open");
     if (event.target.closest("[data-key-help]")) help.showModal();
   });

@@ -31,7 +31,7 @@ def list_rollouts(
     run: int | None = None,
     evaluation: int | None = None,
     task: str = "",
-    verdict: str = "",
+    verdict: str = Query("", description="passed, failed, infra_error, or open for none yet"),
     stop_reason: str = "",
     reward_min: float | None = None,
     reward_max: float | None = None,

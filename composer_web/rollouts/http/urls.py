@@ -23,6 +23,7 @@ urlpatterns = [
     path("rollouts/<int:pk>/", views.rollout_detail, name="detail"),
     path("rollouts/snippets/", views.rollout_snippets, name="snippets"),
     path("rollouts/<int:pk>/preview/", views.rollout_preview, name="preview"),
+    path("rollouts/<int:pk>/next-failure/", views.rollout_next_failure, name="next-failure"),
     path("rollouts/<int:pk>/turns/", views.rollout_turns, name="turns"),
     path("rollouts/<int:pk>/partial/", live_views.rollout_partial, name="partial"),
     path("rollouts/<int:pk>/search/", views.rollout_search, name="search"),

@@ -7,9 +7,11 @@ from bisect import bisect_left
 from typing import Any
 from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
@@ -268,6 +270,16 @@ def rollout_preview(request: PageRequest, pk: int) -> HttpResponse:
     except (NotFound, ArtifactError) as error:
         context["problem"] = str(error)
     return show(request, "rollouts/_preview.html", context)
+
+
+@require_safe
+@page()
+def rollout_next_failure(request: PageRequest, pk: int) -> HttpResponse:
+    """To the next failed rollout of the same run or evaluation."""
+    found = selectors.next_failure(selectors.get_rollout(pk))
+    if found is None:
+        messages.info(request, "No other rollout has failed.")
+    return redirect("rollouts:detail", pk=found.pk if found else pk)
 
 
 @require_safe

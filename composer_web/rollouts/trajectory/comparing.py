@@ -118,9 +118,14 @@ def _what(turn: Turn) -> str:
     return json.dumps([[c.name, c.arguments] for c in turn.calls], sort_keys=True) if turn.calls else turn.text
 
 
+MAX_BRIEF = 240
+"""Characters of a turn in the table. The trajectory has all."""
+
+
 def _brief(turn: Turn) -> str:
     calls = [f"{c.name} {' '.join(as_text(v) for v in c.arguments.values())}" for c in turn.calls]
-    return (" · ".join(calls) or turn.text).replace("\n", "⏎")[:160]
+    text = (" · ".join(calls) or turn.text).replace("\n", "⏎")
+    return text if len(text) <= MAX_BRIEF else f"{text[: MAX_BRIEF - 1]}…"
 
 
 MIN_COMMON = 12

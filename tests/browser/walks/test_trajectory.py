@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from composer_web.live.hints import publish
+from composer_web.review.models import Annotation
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.dispatch.services import pump
@@ -82,7 +83,7 @@ def test_y_copies_a_link_to_the_turn(operator: Page, product: Product, secure: b
     expect(page.locator("[data-turn='60']")).to_be_focused()
     page.keyboard.press("j")
     page.keyboard.press("y")
-    expect(page.locator("[data-copy-link]").first).to_have_text("Link copied")
+    expect(page.locator(".toasts .toast")).to_have_text("Link copied")
     expect(page.locator("[data-turn='61']")).to_be_focused()
     with page.context.expect_page() as opened:
         page.evaluate("() => { open('/tokens/') }")
@@ -265,3 +266,73 @@ def test_a_rollout_is_watched_while_it_runs(operator: Page, product: Product) ->
     finish_claimed(claim, draw=random.Random(2))
     expect(page.locator("#report")).to_be_visible()
     expect(page.locator("[data-growing]")).to_have_count(0)
+
+
+def test_a_rollout_is_annotated_by_keyboard_alone(operator: Page, product: Product) -> None:
+    page, run = operator, product.world.run
+    failed = list(Rollout.objects.filter(group__run=run, verdict="failed").order_by("-pk"))
+    page.goto(f"{product.url}/rollouts/{failed[0].pk}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    page.keyboard.press("f")
+    expect(page).to_have_url(f"{product.url}/rollouts/{failed[1].pk}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    bar = page.locator("#annotations")
+    mine = bar.get_by_role("group", name="Your verdict")
+    for key, name in (("1", "Good"), ("3", "Unsure"), ("2", "Bad")):
+        page.keyboard.press(key)
+        expect(mine.get_by_role("button", name=name)).to_have_attribute("aria-pressed", "true")
+        expect(mine.locator("[aria-pressed='true']")).to_have_count(1)
+    page.keyboard.press("r")
+    expect(bar.get_by_role("button", name="Needs review")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("#")
+    page.keyboard.type("loops")
+    page.keyboard.press("Enter")
+    expect(bar.get_by_role("link", name="loops")).to_be_visible()
+    page.keyboard.press("Escape")
+    assign = bar.locator("summary", has_text="Assign")
+    assign.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#assign-panel button").first).to_be_visible()
+    page.keyboard.press("Tab")
+    name = page.evaluate("document.activeElement.value")
+    page.keyboard.press("Enter")
+    expect(bar.locator("summary", has_text=name)).to_be_visible()
+    page.locator("h1").click()  # away from the menu
+    page.keyboard.press("j")
+    page.keyboard.press("t")
+    expect(page.locator("#tokens-of-turn-0 .tokens")).to_be_focused()
+    page.keyboard.press("Home")
+    for _ in range(3):
+        page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("c")
+    expect(page.locator("[data-comment-place]")).to_have_text("On turn 1, tokens 0 to 3")
+    page.keyboard.type("It repeats itself here")
+    page.keyboard.press("Control+Enter")
+    comment = page.locator("#comments-of-turn-0 .comment")
+    expect(comment).to_contain_text("It repeats itself here")
+    expect(bar.locator(".comment")).to_contain_text("turn 1, tokens 0 to 3")
+    found = Annotation.objects.filter(rollout=failed[1], removed_at=None).values_list("kind", "value", "token_end")
+    assert sorted(found) == [
+        ("assignee", "", None), ("comment", "", 4), ("needs_review", "", None), ("tag", "loops", None),
+        ("verdict", "bad", None),
+    ]  # fmt: skip
+
+
+def test_all_siblings_fit_and_what_differs_is_read_whole_without_a_mouse(operator: Page, product: Product) -> None:
+    page, group = operator, long(product).group
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{product.url}/groups/{group.pk}/")
+    heads = page.locator(".table--columns thead th")
+    expect(heads).to_have_count(1 + 8)
+    expect(heads.last).to_be_in_viewport(ratio=1)
+    room = page.locator(".tablewrap:has(.table--columns)")
+    assert room.evaluate("one => one.scrollWidth <= one.clientWidth"), "the eighth needs no scrolling"
+    row = page.get_by_role("button", name=re.compile("^Turn 3: whole text"))
+    cut = row.locator("xpath=ancestor::tr").locator(".way").first
+    assert cut.evaluate("one => one.scrollHeight > one.clientHeight"), "it is clamped"
+    row.focus()
+    page.keyboard.press("Enter")
+    expect(row).to_have_attribute("aria-expanded", "true")
+    assert cut.evaluate("one => one.scrollHeight <= one.clientHeight")
+    page.get_by_role("button", name="Show whole text").click()
+    expect(page.locator("[data-ways='row'][aria-expanded='false']")).to_have_count(0)

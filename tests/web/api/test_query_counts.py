@@ -26,7 +26,7 @@ from tests.web.seeded import few, the_rest
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(900)]
 
 QUERIES: dict[str, int] = {
-    "": 20,
+    "": 21,
     "alerts/": 7,
     "alerts/deliveries/": 7,
     "alerts/rules/": 6,
@@ -106,7 +106,7 @@ QUERIES: dict[str, int] = {
     "api/v1/runs/{run_id}/charts/panels": 4,
     "api/v1/runs/{run_id}/config": 3,
     "api/v1/runs/{run_id}/events": 4,
-    "api/v1/runs/{run_id}/insights": 3,
+    "api/v1/runs/{run_id}/insights": 4,
     "api/v1/runs/{run_id}/metrics": 5,
     "api/v1/suites": 3,
     "api/v1/suites/{name}": 3,
@@ -140,7 +140,7 @@ QUERIES: dict[str, int] = {
     "evaluations/releases/<slug:benchmark>/<int:number>/": 15,
     "evaluations/tasks/<slug:slug>/": 6,
     "findings/": 7,
-    "findings/<int:pk>/": 8,
+    "findings/<int:pk>/": 10,
     "findings/figures/": 3,
     "findings/redteam/": 4,
     "generators/": 11,
@@ -174,7 +174,7 @@ QUERIES: dict[str, int] = {
     "rollouts/snippets/": 2,
     "rollouts/waffle/<int:run_id>/": 8,
     "runs/": 8,
-    "runs/<int:pk>/": 11,
+    "runs/<int:pk>/": 13,
     "runs/<int:pk>/config.toml": 3,
     "runs/<int:pk>/config.yaml": 3,
     "runs/<int:pk>/marks/": 4,

@@ -32,6 +32,32 @@ def test_a_search_shows_where_its_words_stand(world: seed.World) -> None:
     assert "<script>" not in hostile
 
 
+def test_rollouts_without_a_verdict_are_counted_and_not_listed(world: seed.World) -> None:
+    operator, path = client(world), f"/runs/{world.run.pk}/rollouts/"
+    waiting = set(Rollout.objects.filter(group__run=world.run, verdict="").values_list("pk", flat=True))
+    assert waiting
+    answer = operator.get(path)
+    shown = {row.pk for row in answer.context["table"].page.object_list.data}
+    assert shown and not shown & waiting
+    assert f"{len(waiting)} rollouts without a verdict yet" in answer.content.decode()
+    assert 'href="?verdict=open"' in answer.content.decode()
+    answer = operator.get(f"{path}?verdict=open")
+    assert {row.pk for row in answer.context["table"].page.object_list.data} == waiting
+    assert "without a verdict" not in answer.content.decode()
+    overview = operator.get(f"/runs/{world.run.pk}/").content.decode()
+    groups = overview.partition('id="run-groups"')[2].partition("</table>")[0]
+    assert "Open: " in groups and "badge--busy" not in groups, "no group that has not ended"
+
+
+def test_the_next_failure_of_a_run_is_one_press_away(world: seed.World) -> None:
+    operator = client(world)
+    failed = list(Rollout.objects.filter(group__run=world.run, verdict="failed").order_by("-pk"))
+    assert len(failed) > 2
+    for one, following in zip(failed, [*failed[1:], failed[0]], strict=True):
+        assert operator.get(f"/rollouts/{one.pk}/next-failure/")["Location"] == f"/rollouts/{following.pk}/"
+    assert "data-next-failure" in operator.get(f"/rollouts/{failed[0].pk}/").content.decode()
+
+
 def test_filters_in_force_are_chips(world: seed.World) -> None:
     html = client(world).get("/rollouts/?verdict=failed&turns_min=2&text=scale&page=1").content.decode()
     assert 'aria-label="Remove filter Verdict: failed"' in html
