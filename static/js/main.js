@@ -76,8 +76,10 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A part that a person has a menu open in is not replaced under their hand; the next hint refreshes it.
+// A part that a person has a menu open in is not replaced under their hand; the next hint refreshes it. The answer to what they
+// chose in that menu does replace it.
 document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.requestConfig.verb !== "get") return;
   if (event.detail.target.querySelector?.(":is(details.menu, details.hint)[open], :popover-open")) event.detail.shouldSwap = false;
 });
 
