@@ -109,7 +109,10 @@ def test_detectors_read_the_last_steps_of_live_runs_at_once(running: Run) -> Non
     here = {one.detector.name: one.insight for one in detectors.found()}
     assert "zero-advantage" not in here, "it no longer runs"
     assert "out of memory" in here["run-failed"].message
-    assert {one.detector.name for one in detectors.about_run(Run.objects.get(pk=running.pk))} == {"run-failed", "zero-advantage"}
+    assert {one.detector.name for one in detectors.about_run(Run.objects.get(pk=running.pk))} == {
+        "run-failed",
+        "zero-advantage",
+    }
 
 
 @pytest.mark.django_db
