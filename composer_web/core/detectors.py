@@ -1,9 +1,9 @@
 """Detectors: conditions that need a person, such as a collapsed entropy or a full disk. One registry for all uses.
 
 "Needs attention" on the home page asks every detector; each ships as an alert rule that is on by default
-(`composer_web.alerts.rules.builtin`); a run's overview, API and command line ask those that look at one run (`about_run`). An app registers its detectors in
-`AppConfig.ready()`, so this module imports no app. Detectors read through the managers of models and so see the request's
-project only; without a request they see all.
+(`composer_web.alerts.rules.builtin`); a run's overview, API and command line ask those that look at one run (`about_run`). An
+app registers its detectors in `AppConfig.ready()`, so this module imports no app. Detectors read through the managers of models
+and so see the request's project only; without a request they see all.
 """
 
 from __future__ import annotations
