@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from trainer.config.parts import POOL, RUN_NAME, Part, setting
 from trainer.config.rl import RLConfig
@@ -26,3 +26,12 @@ class RunConfig(Part):
         advanced=True,
     )
     stage: Stage
+
+    @model_validator(mode="after")
+    def _moments(self) -> RunConfig:
+        if self.stage.optimizer.state_dtype == "int8" and self.stage.parallel.world_size > 1:
+            raise ValueError(
+                "stage.optimizer.state_dtype=int8 needs parallel.world_size=1: ranks share the moments already, which are "
+                "stored in float32; choose one of the two"
+            )
+        return self

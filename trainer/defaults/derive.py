@@ -143,8 +143,8 @@ def _row_tokens(stage: RLConfig, facts: Facts) -> int | None:
 
 
 def state_bytes(optimizer: OptimizerConfig, parameters: int, *, lora: bool) -> int:
-    """Weights, gradients and two moments in float32; weights alone with adapters."""
-    return (4 if lora else 16) * parameters
+    """Weights and gradients in float32, and two moments; weights alone with adapters."""
+    return (4 if lora else 8 + optimizer.moment_bytes) * parameters
 
 
 def activation_bytes(parallel: ParallelConfig, shape: Shape, *, half: bool) -> int:

@@ -129,6 +129,8 @@ def _memory(config: RunConfig, facts: Facts) -> list[Problem]:
     if state + engine <= room:
         return []
     remedy = "train with more ranks (parallel.dp_shard)"
+    if stage.parallel.world_size == 1 and stage.optimizer.moment_bytes > 2 and not lora:
+        remedy += ", or AdamW with moments of 8 bits (optimizer.state_dtype: int8)"
     if isinstance(stage, RLConfig) and not lora:
         remedy += ", or adapters (lora.rank)"
     beside = ""

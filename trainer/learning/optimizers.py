@@ -1,7 +1,8 @@
 """AdamW and Muon with one learning-rate schedule and an optimizer state of named tensors.
 
 Muon trains the matrices inside the blocks: torch's own implementation the single ones, `muon.py` the stacked ones of
-experts. Embeddings, the output projection and vectors use AdamW. The state is saved by parameter name, so it fits a
+experts. Embeddings, the output projection and vectors use AdamW, whose moments may be stored in 8 bits (`eight_bit.py`). The
+state is saved by parameter name, so it fits a
 safetensors file and survives reordering.
 """
 
@@ -38,24 +39,31 @@ class NamedOptimizer:
             raise ValueError("optimizer.learning_rate is auto; derive it first (trainer.defaults.derive)")
         self.config = config
         self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters() if p.requires_grad}
+        self._eight_bit = config.state_dtype == "int8"
         self._optimizers = _build(model, config)
 
     def step(self, rate: float) -> None:
         """Apply the gradients at learning rate `rate` and drop them."""
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                if isinstance(group["lr"], Tensor):  # torchao's
+                    group["lr"].fill_(rate)
+                else:
+                    group["lr"] = rate
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
     def state_tensors(self) -> dict[str, Tensor]:
         """`<parameter name>|<state key>` → tensor; scalars become 0-d tensors."""
         out: dict[str, Tensor] = {}
+        if self._eight_bit:
+            from trainer.learning.eight_bit import flattened  # torchao is imported by those who use it
         for optimizer in self._optimizers:
             for parameter, state in optimizer.state.items():
                 for key, value in state.items():
                     tensor = value if isinstance(value, Tensor) else torch.tensor(value)
-                    out[f"{self._names[parameter]}|{key}"] = tensor.detach().cpu().contiguous()
+                    for part, plain in flattened(key, tensor) if self._eight_bit else [(key, tensor)]:
+                        out[f"{self._names[parameter]}|{part}"] = plain.detach().cpu().contiguous()
         return out
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
@@ -69,7 +77,7 @@ class NamedOptimizer:
                 raise ValueError(
                     f"optimizer state for {name!r}, which this policy does not have: the checkpoint is of another model"
                 )
-            if tensor.ndim and tensor.shape != parameter.shape:
+            if tensor.ndim and tensor.shape != parameter.shape and not key.endswith(".scale"):
                 raise ValueError(
                     f"optimizer state {full!r} has shape {tuple(tensor.shape)}, the policy has {tuple(parameter.shape)}"
                 )
@@ -81,20 +89,20 @@ class NamedOptimizer:
             moments = {"momentum_buffer"} if isinstance(optimizer, MUON) else {"step", "exp_avg", "exp_avg_sq"}
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
+                    state = states.get(parameter, {})
+                    if self._eight_bit or any("." in key for key in state):
+                        from trainer.learning.eight_bit import restored
+
+                        state = restored(parameter, state, eight_bit=self._eight_bit)
                     # A checkpoint of when another optimizer had this parameter has other moments: they start anew.
-                    if (state := states.get(parameter)) and state.keys() == moments:
+                    if state.keys() == moments:
                         optimizer.state[parameter] = state
 
 
 def _build(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimizer]:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    betas = (config.beta1, config.beta2)
     if config.name == "adamw":
-        return [
-            torch.optim.AdamW(
-                parameters, lr=config.learning_rate, betas=betas, weight_decay=config.weight_decay, fused=True
-            )
-        ]
+        return [_adamw(parameters, config, config.weight_decay)]
     single, stacked = muon_matrices(model), muon_stacks(model)
     matrices = [parameter for parameter in parameters if parameter in single]
     stacks = [parameter for parameter in parameters if parameter in stacked]
@@ -116,8 +124,20 @@ def _build(model: nn.Module, config: OptimizerConfig) -> list[torch.optim.Optimi
             StackedMuon(stacks, lr=config.learning_rate, momentum=config.beta2, weight_decay=config.weight_decay)
         )
     if rest:
-        optimizers.append(torch.optim.AdamW(rest, lr=config.learning_rate, betas=betas, weight_decay=0.0, fused=True))
+        optimizers.append(_adamw(rest, config, 0.0))
     return optimizers
+
+
+def _adamw(parameters: list[nn.Parameter], config: OptimizerConfig, weight_decay: float) -> torch.optim.Optimizer:
+    betas = (config.beta1, config.beta2)
+    if config.state_dtype == "int8":
+        from trainer.learning.eight_bit import EightBitAdamW
+
+        made: torch.optim.Optimizer = EightBitAdamW(
+            parameters, lr=config.learning_rate, betas=betas, weight_decay=weight_decay
+        )
+        return made
+    return torch.optim.AdamW(parameters, lr=config.learning_rate, betas=betas, weight_decay=weight_decay, fused=True)
 
 
 def muon_matrices(model: nn.Module) -> set[Tensor]:

@@ -75,11 +75,13 @@ def state_bytes(config: RunConfig, parameters: int) -> Part:
     stage = config.stage
     low_rank = isinstance(stage, RLConfig) and stage.lora.rank > 0
     copies, words = 1, ["weights"]
+    eight_bit = not low_rank and stage.optimizer.moment_bytes < MOMENTS[stage.optimizer.name] * FLOAT32
     if not low_rank:
-        moments = MOMENTS[stage.optimizer.name]
+        moments = 0 if eight_bit else MOMENTS[stage.optimizer.name]
         copies += 1 + moments
-        of = f"{moments} optimiser moments" if stage.optimizer.name == "adamw" else "moments, at most"
-        words += ["gradients", of]
+        words.append("gradients")
+        if not eight_bit:
+            words.append(f"{moments} optimiser moments" if stage.optimizer.name == "adamw" else "moments, at most")
     if isinstance(stage, RLConfig) and stage.objective.kl_coefficient > 0:
         copies += 1
         words.append("the KL reference")
@@ -94,7 +96,11 @@ def state_bytes(config: RunConfig, parameters: int) -> Part:
         else ""
     )
     how += "; adapters with their moments on top" if low_rank else ""
-    return Part("State", math.ceil(copies * parameters * FLOAT32 / cut), how)
+    each = copies * FLOAT32
+    if eight_bit:
+        each += stage.optimizer.moment_bytes
+        how += f"; {stage.optimizer.moment_bytes} bytes of 8-bit moments each"
+    return Part("State", math.ceil(each * parameters / cut), how)
 
 
 def activation_bytes(config: RunConfig, shape: Shape) -> tuple[Part, Part]:

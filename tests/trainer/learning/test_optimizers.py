@@ -3,7 +3,7 @@ import torch
 
 from tests.trainer.learning.models import tiny_model
 from tests.trainer.router_replay import moe
-from trainer.config import OptimizerConfig
+from trainer.config import OptimizerConfig, RunConfig
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 
 
@@ -28,17 +28,17 @@ def train(model, optimizer, steps: int, first: int) -> None:
         optimizer.step(1e-2)
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_saved_state_continues_bit_for_bit(name):
-    config = OptimizerConfig(name=name, learning_rate=1e-2)
-    model = tiny_model()
+@pytest.mark.parametrize(("name", "dtype"), [("adamw", "float32"), ("muon", "float32"), ("adamw", "int8")])
+def test_saved_state_continues_bit_for_bit(name, dtype):
+    config = OptimizerConfig(name=name, learning_rate=1e-2, state_dtype=dtype)
+    model = tiny_model(width=64)
     optimizer = NamedOptimizer(model, config)
     train(model, optimizer, 2, 0)
     weights = {key: value.clone() for key, value in model.state_dict().items()}
     state = {key: value.clone() for key, value in optimizer.state_tensors().items()}
     train(model, optimizer, 2, 2)
 
-    resumed = tiny_model(seed=9)
+    resumed = tiny_model(seed=9, width=64)
     resumed.load_state_dict(weights)
     again = NamedOptimizer(resumed, config)
     again.load_state_tensors(state)
@@ -115,3 +115,52 @@ def test_state_of_the_optimizer_that_had_a_parameter_before_starts_anew():
     train(model, optimizer, 1, 0)
     assert f"{name}|momentum_buffer" in optimizer.state_tensors()
     assert f"{name}|exp_avg" not in optimizer.state_tensors()
+
+
+def losses(state_dtype: str) -> list[float]:
+    model = tiny_model(width=64)
+    optimizer = NamedOptimizer(model, OptimizerConfig(learning_rate=1e-2, state_dtype=state_dtype))
+    found = []
+    for _ in range(12):
+        tokens = torch.arange(12).remainder(7)[None]
+        loss = model(tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step(3e-3)
+        found.append(loss.item())
+    return found
+
+
+def test_moments_of_eight_bits_learn_as_well_and_take_a_quarter_of_the_memory():
+    whole, small = losses("float32"), losses("int8")
+    assert whole[-1] < 0.8 * whole[0]
+    assert small[-1] == pytest.approx(whole[-1], rel=0.05)
+    sizes = {}
+    for dtype in ("float32", "int8"):
+        model = tiny_model(width=64)
+        optimizer = NamedOptimizer(model, OptimizerConfig(learning_rate=1e-2, state_dtype=dtype))
+        train(model, optimizer, 1, 0)
+        large = {name for name, p in model.named_parameters() if p.numel() >= 4096 and p.numel() % 256 == 0}
+        assert large
+        state = optimizer.state_tensors().items()
+        sizes[dtype] = sum(t.nbytes for key, t in state if key.rpartition("|")[0] in large)
+    assert sizes["int8"] < 0.26 * sizes["float32"]
+
+
+def test_a_checkpoint_of_the_other_precision_goes_on():
+    for before, after in (("float32", "int8"), ("int8", "float32")):
+        model = tiny_model(width=64)
+        first = NamedOptimizer(model, OptimizerConfig(learning_rate=1e-2, state_dtype=before))
+        train(model, first, 2, 0)
+        second = NamedOptimizer(model, OptimizerConfig(learning_rate=1e-2, state_dtype=after))
+        second.load_state_tensors(first.state_tensors())
+        assert {key.rpartition("|")[0] for key in second.state_tensors()} == {n for n, _ in model.named_parameters()}
+        train(model, second, 1, 2)
+    damaged = {k: t for k, t in first.state_tensors().items() if not k.endswith(".scale")}
+    with pytest.raises(ValueError, match="incomplete"):
+        second.load_state_tensors(damaged)
+
+
+def test_eight_bits_need_one_rank():
+    stage = {"kind": "rl", "optimizer": {"state_dtype": "int8"}, "parallel": {"world_size": 2, "dp_shard": 2}}
+    with pytest.raises(ValueError, match=r"state_dtype=int8 needs parallel\.world_size=1"):
+        RunConfig.model_validate({"name": "two", "stage": stage})
