@@ -69,7 +69,7 @@ def test_the_three_daily_jobs(address: str, context: BrowserContext, second: Bro
         draft_a_benchmark(page, hand)
         admit_a_task(page, hand, "It joins bench when another reviewer accepts it too.")
         log_in(other, address, "reviewer", hand)
-        other.goto(page.url)
+        other.goto(f"{address}/tasks/review/?into=bench")
         admit_a_task(other, hand, "It is in bench.")
         publish_and_score(page, hand)
 
@@ -115,7 +115,7 @@ def draft_a_benchmark(page: Page, hand: Hand) -> None:
     hand.press(page.locator("#new > summary"))
     form = page.locator("form[action='/suites/open/']")
     hand.write(form.get_by_label("Name"), "bench")
-    hand.press(form.get_by_label("Two reviewers admit each task"))
+    expect(form.get_by_label("Two reviewers admit each task")).to_be_checked()
     hand.press(form.get_by_role("button", name="Create suite"))
     expect(page.locator(".toasts .toast")).to_contain_text("Suite bench is open")
     page.keyboard.press("Escape")
