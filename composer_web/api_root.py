@@ -37,7 +37,7 @@ from composer_web.rollouts.http.export_api import router as exports
 from composer_web.rollouts.http.finding_api import router as findings
 from composer_web.rollouts.http.fork_api import router as forks
 from composer_web.rollouts.http.trajectory_api import groups, rollouts
-from composer_web.runs.http.panel_api import router as runs
+from composer_web.runs.http.usage_api import router as runs
 from composer_web.runs.launch.launch_api import sweep_router, templates
 from composer_web.system.api import router as ops
 from composer_web.tasks.http.api import suites, tasks

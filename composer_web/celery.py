@@ -101,6 +101,7 @@ app.conf.update(
         "reconcile": {"task": "ops.reconcile", "schedule": 5.0, "options": {"queue": "control", "expires": 10}},
         "alerts": {"task": "alerts.look", "schedule": 10.0, "options": {"queue": "control", "expires": 20}},
         "pump": {"task": "runs.pump_all", "schedule": 5.0, "options": {"queue": "control", "expires": 10}},
+        "engines": {"task": "ops.sample_engines", "schedule": 15.0, "options": {"queue": "control", "expires": 15}},
         "snapshots": {
             "task": "rollouts.collect_snapshots",
             "schedule": 3600.0,
@@ -134,6 +135,7 @@ _presence: list[Any] = []
 def _announce(sender: object = None, **_: object) -> None:
     """A heartbeat row for this worker, named after its queues; a new connection to the broker makes no second one."""
     from composer_web.core.queue.heartbeats import Presence
+    from composer_web.rollouts.dispatch.working_for import runs
 
     if _presence:
         return
@@ -147,9 +149,9 @@ def _announce(sender: object = None, **_: object) -> None:
 
         worker, detail = here(), detail | device_room()
         worker.open = partial(_open, sender, worker.queues)
-        _presence.append(Presence(kind, name=worker.name, detail=lambda: detail | worker.detail()).start())
+        _presence.append(Presence(kind, name=worker.name, detail=lambda: detail | worker.detail(), runs=runs).start())
         return
-    _presence.append(Presence(kind, detail=lambda: detail).start())
+    _presence.append(Presence(kind, detail=lambda: detail, runs=runs).start())
 
 
 def _open(consumer: Any, queues: list[str], take: bool) -> None:

@@ -26,6 +26,7 @@ from opencomposer.commands import (
     runs,
     serving,
     suites,
+    system,
     tasks,
     top,
 )
@@ -46,6 +47,7 @@ NOUNS: tuple[Noun, ...] = (
     *labels.NOUNS,
     *serving.NOUNS,
     *alerts.NOUNS,
+    *system.NOUNS,
     *access.NOUNS,
 )
 

@@ -1,7 +1,9 @@
-"""Infrastructure of all apps: the outbox, leases and heartbeats."""
+"""Infrastructure of all apps: the outbox, leases, heartbeats, and what workers use of their machines."""
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
 
@@ -57,3 +59,47 @@ class WorkerHeartbeat(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class WorkerSample(models.Model):
+    """One measurement of a worker process and its host (`trainer.usage.Usage`), every 15 s.
+
+    `core/queue/samples.py` bounds the table: after a day one sample in five minutes stays, and none after
+    OPENCOMPOSER_SYSTEM_METRICS_DAYS.
+    """
+
+    worker = models.CharField(max_length=120)
+    kind = models.CharField(max_length=20)
+    host = models.CharField(max_length=255)
+    at = models.DateTimeField()
+    runs = ArrayField(models.BigIntegerField(), default=list, help_text="Runs that it worked for at that moment")
+    cpu = models.FloatField(help_text="Cores that the process and its descendants used")
+    memory = models.BigIntegerField(help_text="Resident bytes of the process and its descendants")
+    host_cpu = models.FloatField(help_text="Busy share of all cores")
+    host_cores = models.PositiveIntegerField()
+    host_memory = models.BigIntegerField(help_text="Bytes in use")
+    host_memory_total = models.BigIntegerField()
+    received = models.FloatField(null=True, help_text="Network, bytes per second")
+    sent = models.FloatField(null=True, help_text="Network, bytes per second")
+    disk_read = models.FloatField(null=True, help_text="Bytes per second")
+    disk_written = models.FloatField(null=True, help_text="Bytes per second")
+    disk_used = models.BigIntegerField(null=True)
+    disk_total = models.BigIntegerField(null=True)
+    gpus = models.JSONField(default=list, help_text="[trainer.usage.GpuUsage]")
+
+    class Meta:
+        ordering = ["-at"]
+        indexes = [
+            models.Index(fields=["at"], name="worker_sample_at"),
+            GinIndex(fields=["runs"], name="worker_sample_runs"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["worker", "at"], name="one_worker_sample_of_a_time"),
+            models.CheckConstraint(
+                condition=models.Q(cpu__gte=0, memory__gte=0, host_cpu__range=(0, 1), host_memory_total__gt=0),
+                name="worker_sample_in_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.worker} at {self.at}"

@@ -128,6 +128,9 @@ class Env(BaseSettings):
     snapshot_days: int = Field(
         default=14, ge=0, description="Days that snapshots of an ended run's rollouts are kept; 0 keeps them for ever"
     )
+    system_metrics_days: int = Field(
+        default=14, ge=1, description="Days that CPU, memory, network and GPU use of workers is kept"
+    )
     trainer_lease_seconds: float = Field(
         default=10.0, gt=1, description="A silent trainer loses its run after this long"
     )

@@ -19,7 +19,7 @@ from composer_web.env import env
 log = logging.getLogger(__name__)
 
 TOPIC = re.compile(
-    r"^(runs|rollouts|evals|suites|tasks|reviews|findings|environments|ops|alerts|datasets|policies|promotion|"
+    r"^(runs|rollouts|evals|suites|tasks|reviews|findings|environments|ops|alerts|datasets|policies|promotion|usage|"
     r"(?:run|eval|group|tokens|suite):[0-9]{1,18})$"
 )
 LAYER_PREFIX = "asgi"

@@ -10,7 +10,7 @@ from django.db.models import Count
 from django.urls import reverse
 
 from composer_web.core import detectors
-from composer_web.core.queue import overview
+from composer_web.core.queue import overview, usage
 from composer_web.evals.models import Evaluation
 from composer_web.evals.results.leaderboard import ranked
 from composer_web.policies import selectors as policies
@@ -164,13 +164,13 @@ def scores() -> list[Score]:
 
 
 def hardware() -> dict[str, Any]:
-    """Living processes by kind."""
+    """Living processes by kind, and what all hosts together use."""
     known = overview.workers()
     kinds: dict[str, int] = {}
     for worker in known:
         if worker.state == "alive":
             kinds[worker.kind] = kinds.get(worker.kind, 0) + 1
-    return {"kinds": sorted(kinds.items()), "alive": sum(kinds.values())}
+    return {"kinds": sorted(kinds.items()), "alive": sum(kinds.values()), "use": usage.total(usage.current().values())}
 
 
 def failures() -> list[Rollout]:

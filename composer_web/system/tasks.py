@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from composer_web.core.queue import heartbeats, outbox
+from composer_web.core.queue import heartbeats, outbox, samples
 from composer_web.core.queue.work import task
 
 log = logging.getLogger(__name__)
@@ -34,10 +34,19 @@ def sample_data(**_: Any) -> None:
     demo.sample_data()
 
 
+@task("ops.sample_engines", queue="control", seconds=60)
+def sample_engines(**_: Any) -> None:
+    """Record what the inference server and the engines behind it use. Nothing while it does not answer."""
+    from composer_web.system import engines
+
+    engines.sample()
+
+
 @task("ops.prune", queue="maintenance", seconds=600)
 def prune(**_: Any) -> None:
     outbox.prune()
     heartbeats.forget_dead()
+    samples.prune()
 
 
 @task("ops.measure_fidelity", queue="build", lease="fidelity")

@@ -7,6 +7,7 @@ app_name = "ops"
 urlpatterns = [
     path("", views.home, name="home"),
     path("failures/", views.failures, name="failures"),
+    path("hardware/", views.hardware, name="hardware"),
     path("sample/", views.sample, name="sample"),
     path("search/", search_views.search, name="search"),
     path("metrics", prometheus.metrics, name="metrics"),

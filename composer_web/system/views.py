@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.core.queue import overview
-from composer_web.system import health
+from composer_web.system import health, processes
 from composer_web.system import home as content
 from composer_web.system.reconcile import Busy
 from composer_web.system.reconcile import reconcile as look
@@ -32,6 +32,13 @@ def failures(request: PageRequest) -> HttpResponse:
     return show(request, "ops/_failure_rows.html", {"failures": content.failures()})
 
 
+@require_safe
+@page()
+def hardware(request: PageRequest) -> HttpResponse:
+    """Living processes and what their hosts use, fetched again as samples come."""
+    return show(request, "ops/_hardware.html", {"hardware": content.hardware()})
+
+
 @require_POST
 @page("operator")
 def sample(request: PageRequest) -> HttpResponse:
@@ -48,7 +55,7 @@ def system(request: PageRequest) -> HttpResponse:
     inference = checks["inference"]
     context: dict[str, Any] = {
         "checks": checks.values(),
-        "workers": overview.workers(),
+        **processes.board(),
         "leases": overview.leases(),
         "queues": checks["broker"].detail.get("queues", {}),
         "inference": ServerHealth.model_validate(inference.detail) if inference.detail else None,

@@ -65,6 +65,7 @@ class Panel {
     this.drawnRuns = this.groups ?? this.runs; // what has a line of each series
     this.unit = element.dataset.unit ?? "";
     this.rightUnit = element.dataset.rightUnit ?? "";
+    this.ownAxis = element.dataset.axis; // of a panel that has one axis only
     this.visible = false;
     this.dirty = true;
     this.busy = false;
@@ -73,16 +74,20 @@ class Panel {
     });
   }
 
+  get axis() {
+    return this.ownAxis ?? view.x;
+  }
+
   // Whether news of a run's values come by themselves (oc:points), now or in a moment; else hints make the panel refetch.
   told({ id }) {
     const held = state(id);
-    return held === "waiting" || (held !== null && view.x === "step" && this.series.every(({ key }) => key in held.series));
+    return held === "waiting" || (held !== null && this.axis === "step" && this.series.every(({ key }) => key in held.series));
   }
 
   // What was pushed of a run, if it has all series of the panel over its axis.
   streamed({ id }) {
     const held = state(id);
-    if (held === null || held === "waiting" || view.x !== "step") return null;
+    if (held === null || held === "waiting" || this.axis !== "step") return null;
     return this.series.every(({ key }) => key in held.series) ? held : null;
   }
 
@@ -104,7 +109,7 @@ class Panel {
     if (held) return held.series;
     const url = new URL(run.url, location.href);
     url.searchParams.set("buckets", BUCKETS);
-    url.searchParams.set("axis", view.x);
+    url.searchParams.set("axis", this.axis);
     if (range) {
       url.searchParams.set("from", range[0]);
       url.searchParams.set("to", range[1]);
@@ -117,7 +122,8 @@ class Panel {
     this.busy = true;
     this.dirty = false;
     try {
-      const marks = this.runs.length === 1 ? (this.streamed(this.runs[0])?.marks ?? marksOf(this.runs[0].marks, view.x)) : [];
+      const [single] = this.runs.length === 1 && this.runs[0].marks ? this.runs : [];
+      const marks = single ? (this.streamed(single)?.marks ?? marksOf(single.marks, this.axis)) : [];
       const { range } = view;
       const shown = this.runs.map((run) => this.fetch(run, range));
       const whole = range ? this.runs.map((run) => this.fetch(run, null)) : shown;
@@ -128,7 +134,7 @@ class Panel {
         [this.data, this.whole] = [this.data, this.whole].map((data) => grouped(this.groups, data, keys));
       }
       // What was fetched first is pushed a moment later: the same values are not drawn twice.
-      const shows = JSON.stringify([view.x, range, this.marks, this.lines().map((line) => [line.run.id, line.series.key, line.rows])]);
+      const shows = JSON.stringify([this.axis, range, this.marks, this.lines().map((line) => [line.run.id, line.series.key, line.rows])]);
       if (!this.drawn || shows !== this.shows) await inTurn(() => this.draw());
       this.shows = shows;
       this.element.removeAttribute("title"); // of an update that failed
@@ -160,12 +166,12 @@ class Panel {
   async draw() {
     const lines = this.lines();
     if (!lines.length && !this.drawn) {
-      this.note(view.range || view.x !== "step" ? "no values in this range" : "no values yet");
+      this.note(view.range || this.axis !== "step" ? "no values in this range" : "no values yet");
       return;
     }
     const Plotly = await plotly();
     if (!this.drawn) this.plot.replaceChildren();
-    const place = placement(lines.flatMap((l) => l.rows.map((row) => row.x)));
+    const place = placement(lines.flatMap((l) => l.rows.map((row) => row.x)), this.axis);
     const shown = lines.filter((line) => !this.hidden.has(this.name(line)));
     const last = lines.reduce((most, line) => Math.max(most, line.rows.at(-1).x), 0);
     const events = view.events === "on" && lines.length ? markTraces(this.marks, place.unit, last) : [];
@@ -217,7 +223,7 @@ class Panel {
     if (this.key) values(this.key, texts);
     const single = this.shownLines.length === 1 || this.drawnRuns.length === 1;
     const mark = x === null ? null : this.marks?.find((one) => Math.abs(one.x - x) < this.spacing() / 2);
-    const step = x === null ? "" : `step ${rows[0].step}`;
+    const step = x === null ? "" : rows[0].step === undefined ? `${number(x / this.place.unit)}${this.place.suffix}` : `step ${rows[0].step}`;
     this.last.textContent = [step, x === null && view.range ? "" : single ? texts[0] : "", mark?.text ?? ""].filter(Boolean).join(" · ");
     const axis = this.plot._fullLayout?.xaxis;
     this.rule.hidden = x === null || !axis;
@@ -291,7 +297,7 @@ class Panel {
     const range = zoom ? { range: zoom } : around(lines, place);
     const ends = zoom ?? range.range;
     // Steps are whole: an axis of few of them has a tick each, never one between.
-    const whole = view.x === "step" && ends && ends[1] - ends[0] < 8 ? { tickmode: "linear", dtick: 1, tick0: 0 } : {};
+    const whole = this.axis === "step" && ends && ends[1] - ends[0] < 8 ? { tickmode: "linear", dtick: 1, tick0: 0 } : {};
     const flat = (right) => {
       const mine = lines.filter((line) => Boolean(line.series.right) === right).flatMap((line) => line.rows);
       // A series that never leaves zero has no −1 below it.
@@ -311,16 +317,16 @@ class Panel {
   zoomed(change) {
     const [low, high] = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];
     if (low === undefined) return;
-    const digits = view.x === "time" ? 1 : 0;
+    const digits = this.axis === "time" ? 1 : 0;
     const round = (value, to) => Number((to(value * this.place.unit * 10 ** digits) / 10 ** digits).toFixed(digits));
     set({ range: [round(Number(low), Math.floor), round(Number(high), Math.ceil)] });
   }
 }
 
 // How positions of the axis are written: steps as they are, tokens as 12k, seconds in the unit that fits the longest.
-function placement(positions) {
-  if (view.x === "tokens") return { unit: 1, format: "~s", suffix: "", title: "tokens trained" };
-  if (view.x !== "time") return { unit: 1, format: "~d", suffix: "", title: "step" };
+function placement(positions, axis) {
+  if (axis === "tokens") return { unit: 1, format: "~s", suffix: "", title: "tokens trained" };
+  if (axis !== "time") return { unit: 1, format: "~d", suffix: "", title: "step" };
   const longest = positions.reduce((most, x) => Math.max(most, x), 0);
   const [unit, suffix] = [[86_400, " d"], [3600, " h"], [60, " min"]].find(([size]) => longest > 2 * size) ?? [1, " s"];
   return { unit, format: "~g", suffix, title: "time since the start" };

@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sandbox.grading.verdict.outcomes import Cause
 from trainer.config.renamed import with_new_names
 from trainer.routed_experts import RoutedExperts, SamplingMasks
+from trainer.usage import Usage
 
 
 class Wire(BaseModel):
@@ -305,6 +306,8 @@ class ServerHealth(Wire):
     deployments: list[DeploymentStatus] = Field(default_factory=list)
     servers: list[ServerStatus] = Field(default_factory=list)
     """Servers behind this one; the embedded engine has none."""
+    usage: list[Usage] = Field(default_factory=list)
+    """What this server's process and host use, and behind a router those of each engine; empty until measured."""
     error: str = ""
     """Cause of an unhealthy state, with a remedy."""
 

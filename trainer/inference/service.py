@@ -28,6 +28,7 @@ from trainer.inference.contract import (
 )
 from trainer.inference.errors import BadRequest, ServerError, Unavailable
 from trainer.inference.transport import JoinedProtocol
+from trainer.usage import SAMPLE_SECONDS, BackgroundSampler
 
 MAX_BODY = 4 << 20
 VERSION_POLL_SECONDS = 0.02
@@ -65,19 +66,25 @@ class Engine(Protocol):
     async def update(self, name: str, version: int | None) -> SyncTimings: ...
 
 
-def application(engine: Engine) -> Starlette:
+def application(engine: Engine, *, sample_seconds: float = SAMPLE_SECONDS) -> Starlette:
+    own = BackgroundSampler(seconds=sample_seconds)
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await engine.start()
+        own.start()
         # Hundreds of thousands of objects stay as long as the process: torch's modules and their like. A full collection
         # walks over all that are not frozen, and requests stand still for that time.
         gc.collect()
         gc.freeze()
         yield
+        own.stop()
         await engine.stop()
 
     async def health(request: Request) -> Response:
         answer = engine.health()
+        if own.latest is not None:
+            answer = answer.model_copy(update={"usage": [own.latest, *answer.usage]})
         return _json(answer, 200 if answer.ok else 503)
 
     async def generate(request: Request) -> Response:

@@ -169,6 +169,11 @@ class Keeper:
         with self._lock:
             self._held.pop((held.resource, held.token), None)
 
+    def resources(self) -> list[str]:
+        """Resources whose leases this process holds."""
+        with self._lock:
+            return [resource for resource, _ in self._held]
+
     def _run(self) -> None:
         while True:
             with self._lock:

@@ -28,7 +28,7 @@ SWITCHES = 12
 """Number of other runs that the switcher offers. The command palette finds the rest."""
 
 
-def _tab(run: Run, tab: str, *shown: str) -> dict[str, Any]:
+def tab_context(run: Run, tab: str, *shown: str) -> dict[str, Any]:
     """Context of a tab that shows these live parts."""
     context: dict[str, Any] = {"run": run, "tab": tab}
     for name in shown:
@@ -43,7 +43,7 @@ def run_charts(request: PageRequest, pk: int) -> HttpResponse:
     run = selectors.get_run(pk)
     _, scope = layouts.of_run(run)
     shown = {"panels": layouts.panels_of(run), "scope": scope, "names": metrics.names(run), **charts([run])}
-    return show(request, "runs/charts.html", {**_tab(run, "charts"), **shown})
+    return show(request, "runs/charts.html", {**tab_context(run, "charts"), **shown})
 
 
 @require_safe
@@ -85,19 +85,13 @@ def run_panels(request: PageRequest, pk: int) -> HttpResponse:
 @require_safe
 @page()
 def run_evals(request: PageRequest, pk: int) -> HttpResponse:
-    return show(request, "runs/evals.html", _tab(selectors.get_run(pk), "evals", "evals"))
+    return show(request, "runs/evals.html", tab_context(selectors.get_run(pk), "evals", "evals"))
 
 
 @require_safe
 @page()
 def run_config(request: PageRequest, pk: int) -> HttpResponse:
-    return show(request, "runs/config.html", _tab(selectors.get_run(pk), "config"))
-
-
-@require_safe
-@page()
-def run_system(request: PageRequest, pk: int) -> HttpResponse:
-    return show(request, "runs/system.html", _tab(selectors.get_run(pk), "system", "timing"))
+    return show(request, "runs/config.html", tab_context(selectors.get_run(pk), "config"))
 
 
 @require_safe
@@ -108,7 +102,7 @@ def run_logs(request: PageRequest, pk: int) -> HttpResponse:
     asked = {name: request.GET.get(name, "")[:100] for name in ("q", "level", "kind")}
     found = Paginator(_events(run, **asked), PER_PAGE).get_page(request.GET.get("page"))
     kinds = sorted(set(run.events.order_by().values_list("kind", flat=True)))
-    context = {**_tab(run, "logs"), "found": found, "kinds": kinds, "levels": LEVELS, **asked}
+    context = {**tab_context(run, "logs"), "found": found, "kinds": kinds, "levels": LEVELS, **asked}
     return show(request, "runs/_log.html" if request.headers.get("HX-Request") else "runs/logs.html", context)
 
 

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.runs.http import reward_views, tab_views, views
+from composer_web.runs.http import reward_views, tab_views, usage_views, views
 from composer_web.runs.launch import form_views, launch_views
 
 app_name = "runs"
@@ -32,7 +32,8 @@ urlpatterns = [
     path("runs/<int:pk>/evals/", tab_views.run_evals, name="evals"),
     path("runs/<int:pk>/config/", tab_views.run_config, name="config"),
     path("runs/<int:pk>/logs/", tab_views.run_logs, name="logs"),
-    path("runs/<int:pk>/system/", tab_views.run_system, name="system"),
+    path("runs/<int:pk>/system/", usage_views.run_system, name="system"),
+    path("runs/<int:pk>/system/usage/", usage_views.run_usage, name="usage"),
     path("runs/<int:pk>/config.yaml", form_views.run_file, {"form": "yaml"}, name="yaml"),
     path("runs/<int:pk>/config.toml", form_views.run_file, {"form": "toml"}, name="toml"),
     path("runs/<int:pk>/part/<slug:part>/", views.run_part, name="part"),

@@ -4,10 +4,9 @@ heartbeat."""
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 
 from trainer.defaults.hardware import BF16_COMPUTE_CAPABILITY, cpu_has_bfloat16
+from trainer.usage import nvidia
 
 PATIENCE = 10.0
 """Timeout of the driver in seconds."""
@@ -28,14 +27,5 @@ def device_room() -> dict[str, int | bool]:
 
 def _gpus() -> list[tuple[int, float]]:
     """(bytes, compute capability) of each GPU."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    asked = ["nvidia-smi", "--query-gpu=memory.total,compute_cap", "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    if said.returncode:
-        return []
-    rows = [line.split(",") for line in said.stdout.splitlines() if line.strip()]
+    rows = nvidia.query("memory.total", "compute_cap", seconds=PATIENCE)
     return [(int(memory) << 20, float(capability)) for memory, capability in rows]

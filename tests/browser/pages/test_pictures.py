@@ -32,7 +32,7 @@ NO_PAGE = (
     "facets/", "count/", "/part/", "/metrics/", "/marks/", "/others/", "/further/", "/turns/", "/partial/", "/search/",
     "/tokens/", "/export/", "export.csv", "/measured/", "/download", "/file/", "config.", "/check/", "preview/", "reconcile/",
     "metrics", "v1/", "figures/", "help/", "/panel/", "runs/recent/", "runs/switch/", "policies/imports/",
-    "/annotations/", "snippets/", "failures/", "search/",
+    "/annotations/", "snippets/", "failures/", "search/", "hardware/", "/usage/",
 )  # fmt: skip
 """In the routes of parts of a page, of files, and of what programs read."""
 ELSEWHERE = {

@@ -194,7 +194,7 @@ QUERIES: dict[str, int] = {
     "suites/": 7,
     "suites/<slug:name>/": 11,
     "suites/<slug:name>/difficulty/": 9,
-    "system/": 16,
+    "system/": 18,
     "system/fidelity/": 6,
     "system/quotas/": 11,
     "system/reconcile/": 26,
@@ -207,6 +207,7 @@ QUERIES: dict[str, int] = {
     "tasks/review/<slug:slug>/": 15,
     "tokens/": 5,
     "failures/": 3,
+    "hardware/": 4,
     "search/": 3,
     "runs/recent/": 3,
     "runs/switch/": 3,
@@ -215,7 +216,8 @@ QUERIES: dict[str, int] = {
     "runs/<int:pk>/evals/": 7,
     "runs/<int:pk>/config/": 6,
     "runs/<int:pk>/logs/": 8,
-    "runs/<int:pk>/system/": 7,
+    "runs/<int:pk>/system/": 8,
+    "runs/<int:pk>/system/usage/": 5,
 }
 """Route → queries of an admin's second look, log-in included."""
 ONCE = {"ops.Quota", "runs.Metric"}

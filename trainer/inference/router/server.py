@@ -131,6 +131,7 @@ class Router:
             kv_bytes=sum(health.kv_bytes for health in known),
             deployments=self.statuses(),
             servers=servers,
+            usage=[usage for health in known for usage in health.usage],
             error="; ".join(filter(None, [self.registry.problem, *nowhere, "" if usable else self._nobody])),
         )
 
