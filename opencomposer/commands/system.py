@@ -61,7 +61,7 @@ def get_usage(
 ) -> None:
     """Show what the workers of a run used, over the whole run by default. --json has every point."""
     query = {"since": since, "until": until, "resolution": resolution}
-    _show(session, session.api.get("/runs/{run_id}/usage", query, run_id=pk))
+    _show(session, session.api.get("/runs/{run_id}/system/usage", query, run_id=pk))
 
 
 def _show(session: Session, found: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 // Metric panels. A panel is mounted when it comes near the screen; its data are min–max–last buckets that the
 // server computes for the range shown, so zooming in shows more, and no spike is ever sampled away. A panel draws one
 // run or lays several over each other.
+import { around, closest, placement } from "./charts/axis.js";
 import { cursorAt, follow } from "./charts/cursor.js";
 import { grouped, groupsOf } from "./charts/groups.js";
 import { legend, values } from "./charts/legend.js";
@@ -221,7 +222,7 @@ class Panel {
     const rows = this.shownLines.map((line) => (x === null ? line.rows.at(-1) : line.rows[closest(line.rows, x)]));
     const texts = this.shownLines.map((line, index) => number(rows[index].last, this.unitOf(line)));
     if (this.key) values(this.key, texts);
-    const single = this.shownLines.length === 1 || this.drawnRuns.length === 1;
+    const single = this.shownLines.length === 1 || (this.drawnRuns.length === 1 && !this.ownAxis);
     const mark = x === null ? null : this.marks?.find((one) => Math.abs(one.x - x) < this.spacing() / 2);
     const step = x === null ? "" : rows[0].step === undefined ? `${number(x / this.place.unit)}${this.place.suffix}` : `step ${rows[0].step}`;
     this.last.textContent = [step, x === null && view.range ? "" : single ? texts[0] : "", mark?.text ?? ""].filter(Boolean).join(" · ");
@@ -321,35 +322,6 @@ class Panel {
     const round = (value, to) => Number((to(value * this.place.unit * 10 ** digits) / 10 ** digits).toFixed(digits));
     set({ range: [round(Number(low), Math.floor), round(Number(high), Math.ceil)] });
   }
-}
-
-// How positions of the axis are written: steps as they are, tokens as 12k, seconds in the unit that fits the longest.
-function placement(positions, axis) {
-  if (axis === "tokens") return { unit: 1, format: "~s", suffix: "", title: "tokens trained" };
-  if (axis !== "time") return { unit: 1, format: "~d", suffix: "", title: "step" };
-  const longest = positions.reduce((most, x) => Math.max(most, x), 0);
-  const [unit, suffix] = [[86_400, " d"], [3600, " h"], [60, " min"]].find(([size]) => longest > 2 * size) ?? [1, " s"];
-  return { unit, format: "~g", suffix, title: "time since the start" };
-}
-
-// The horizontal axis of these lines, a little wider than they are; a single place gets room on both sides.
-function around(lines, place) {
-  const ends = lines.flatMap(({ rows }) => [rows[0].x, rows.at(-1).x]);
-  if (!ends.length) return { autorange: true };
-  const [low, high] = [Math.min(...ends) / place.unit, Math.max(...ends) / place.unit];
-  const pad = high > low ? 0.02 * (high - low) : 1;
-  return { range: [low - pad, high + pad] };
-}
-
-// The index of the row nearest to a place; rows are in order.
-function closest(rows, x) {
-  let [low, high] = [0, rows.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (rows[middle].x < x) low = middle + 1;
-    else high = middle;
-  }
-  return low > 0 && x - rows[low - 1].x <= rows[low].x - x ? low - 1 : low;
 }
 
 function redraw() {

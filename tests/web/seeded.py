@@ -14,7 +14,7 @@ from django.utils import timezone
 from composer_web.accounts.models import DEFAULT_PROJECT, Invitation, User
 from composer_web.accounts.services import create_token
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
-from composer_web.core.models import WorkerHeartbeat
+from composer_web.core.models import WorkerHeartbeat, WorkerSample
 from composer_web.datasets.models import Dataset
 from composer_web.evals.models import Release
 from composer_web.evals.results.statistics import Statistics
@@ -89,6 +89,11 @@ def the_rest(owner: User, word: str) -> None:
     Invitation.objects.create(username=f"{word}-guest", digest=word, expires_at=now + timedelta(days=1))
     Quota.objects.create(project_id=DEFAULT_PROJECT, concurrent_rollouts=8)
     WorkerHeartbeat.objects.create(name="worker@machine", kind="rollout", pid=1, started_at=now, beat_at=now)
+    later = now + timedelta(hours=1)  # it is one of now however long a test takes
+    WorkerSample.objects.create(
+        worker="worker@machine", kind="rollout", host="machine", at=later, runs=[rollout.group.run_id], cpu=1.0, memory=1,
+        host_cpu=0.5, host_cores=2, host_memory=1, host_memory_total=2,
+    )  # fmt: skip
     _alerts(owner)
     _supply(word)
     measurements(word)

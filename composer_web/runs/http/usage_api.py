@@ -18,7 +18,7 @@ __all__ = ["router"]  # with all its operations
 
 
 @router.get(
-    "/{run_id}/usage",
+    "/{run_id}/system/usage",
     response={200: UsageOut, 404: ErrorOut, 409: ErrorOut, 422: ErrorOut},
     summary="CPU, memory, network, disk and GPU of the workers of a run over time",
 )

@@ -8,6 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Page, WebSocket, WebSocketRoute, expect
 
+from composer_web.core.queue import samples
 from composer_web.live import counting
 from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services
@@ -16,6 +17,7 @@ from composer_web.runs.models import Run
 from tests.browser import seed
 from tests.browser.conftest import Product
 from tests.browser.screenshots import log_in, settle
+from trainer.usage import Sampler
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -428,6 +430,21 @@ def test_panels_in_sight_share_a_request(operator: Page, product: Product) -> No
     drawn = page.locator("[data-chart][data-points]").count()
     assert len(asked) < drawn, f"{drawn} panels made {len(asked)} requests"
     assert max(url.count("%2C") + 1 for url in asked) > 3
+
+
+def test_the_system_tab_draws_what_the_workers_of_a_run_use(operator: Page, product: Product) -> None:
+    page, run, sampler = operator, product.world.run, Sampler()
+    samples.record(worker="train@here/1", kind="train", usage=sampler.sample(), runs=[run.pk])
+    page.goto(f"{product.url}/runs/{run.pk}/system/")
+    cpu = page.locator("#usage-process-cpu")
+    expect(cpu).to_have_attribute("data-points", re.compile("[1-9]"))
+    expect(cpu.locator(".chart__key")).to_contain_text("train 1")
+    expect(page.locator("#usage-host-memory .chart__last")).to_contain_text("%")
+    samples.record(worker="engine@here/2", kind="engine", usage=sampler.sample(), runs=[run.pk])
+    page.goto(f"{product.url}/")
+    expect(page.locator("#hardware")).to_contain_text("memory")
+    page.locator("#hardware a[href*='#hosts']").click()
+    expect(page.locator("#system tr", has_text="engine@here/2")).to_contain_text("cores")
 
 
 def test_a_page_whose_log_in_is_over_says_so_and_asks_no_more(

@@ -5,16 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.web.helpers import eventually
 from trainer.usage import BackgroundSampler, GpuUsage, Sampler, Usage, nvidia
 
 MIB = 1 << 20
 BUSY = "import sys; held = bytearray(96 << 20)\nprint('up', flush=True)\nwhile True: pass"
+
+
+def eventually(condition: Callable[[], bool], *, seconds: float = 30.0, what: str) -> None:
+    end, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        assert time.monotonic() < end, f"{what} was not seen within {seconds:g} s"
+        pause.wait(0.2)
 
 
 @pytest.fixture
@@ -32,14 +39,12 @@ def test_a_descendant_counts_with_its_cpu_and_memory(child: subprocess.Popen[str
     before = sampler.sample()
     child.stdout.readline()
     found: list[Usage] = []
-    pause = threading.Event()
 
     def seen() -> bool:
-        pause.wait(0.5)
         found.append(sampler.sample())
         return found[-1].cpu > 0.15 and found[-1].memory > before.memory + 48 * MIB
 
-    eventually(seen, seconds=30, what="the child's core and memory")
+    eventually(seen, what="the child's core and memory")
     usage = found[-1]
     assert usage.cpu <= usage.host_cores + 0.5 and 0 < usage.host_cpu <= 1
     assert 0 < usage.memory < usage.host_memory_total and 0 < usage.host_memory <= usage.host_memory_total
