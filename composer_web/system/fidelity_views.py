@@ -34,7 +34,7 @@ def _figures(one: fidelity.Kept) -> list[Figure]:
     cheap = sum(tell.effort == "cheap" for tell in tells)
     early, curious = result.early, result.curious
     return [
-        Figure("Score", f"{result.verdict.score:.0f}", "of 100", "weighted share that looks like the machine"),
+        Figure("Fidelity score", f"{result.verdict.score:.0f}", "of 100", "weighted share that looks like the machine"),
         Figure("Tells", str(len(tells)), f"of {result.verdict.facets}", f"{cheap} cheap to fix"),
         Figure(
             "First turns",

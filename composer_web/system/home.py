@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +17,12 @@ from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.models import Rollout
 from composer_web.runs import selectors as runs
 from composer_web.runs.charts.curves import Curves, curves
+from composer_web.runs.live.status import metric
 from composer_web.runs.models import RUN_LIVE, Run
 from composer_web.system.sample import sample_state
 from composer_web.tasks import selectors as tasks
 from composer_web.ui.pages import Figure
 from composer_web.ui.templatetags import ui
-from trainer.learning.metrics import describe
 
 MAX_ACTIVE = 4
 """Active runs with curves. The runs page has all."""
@@ -117,25 +116,21 @@ def cards(found: list[Run], attention: list[detectors.Found]) -> list[RunCard]:
     ]
 
 
-def _quantity(latest: Mapping[str, float], metric: str) -> str:
-    return ui.quantity(latest.get(metric), describe(metric).unit)
-
-
 def _figures(run: Run) -> list[Figure]:
     """Throughput, staleness and hardware of a run."""
     latest = run.latest
     if run.kind != "rl":
         return [
-            Figure("Training", _quantity(latest, "speed/train_tokens"), "tok/s"),
-            Figure("Loss", _quantity(latest, "loss/train"), "nats/token"),
+            metric("Training", "speed/train_tokens", latest, "tok/s"),
+            metric("Loss", "loss/train", latest, "nats/token"),
         ]
     return [
-        Figure("Generation", _quantity(latest, "speed/generate_tokens"), "tok/s"),
-        Figure("Training", _quantity(latest, "speed/train_tokens"), "tok/s"),
-        Figure("Staleness", _quantity(latest, "staleness/mean"), f"max {ui.num(latest.get('staleness/max'))}"),
-        Figure("Trainer idle", _quantity(latest, "idle/trainer")),
-        Figure("Engine idle", _quantity(latest, "idle/rollouts")),
-        Figure("KV cache", _quantity(latest, "cache/used")),
+        metric("Generation", "speed/generate_tokens", latest, "tok/s"),
+        metric("Training", "speed/train_tokens", latest, "tok/s"),
+        metric("Staleness", "staleness/mean", latest, f"max {ui.num(latest.get('staleness/max'))}"),
+        metric("Trainer idle", "idle/trainer", latest),
+        metric("Engine idle", "idle/rollouts", latest),
+        metric("KV cache", "cache/used", latest),
     ]
 
 

@@ -19,7 +19,7 @@ from composer_web.core.errors import UserError
 from composer_web.evals.http.tables import ReleaseTable
 from composer_web.evals.models import Release
 from composer_web.evals.results import leaderboard, releases
-from composer_web.evals.results.behaviour_scores import TITLES
+from composer_web.evals.results.behaviour_scores import QUESTIONS, TITLES
 from composer_web.evals.results.statistics import PUBLIC, Statistics
 from composer_web.policies import selectors as policies
 from composer_web.tasks import selectors as tasks
@@ -154,9 +154,10 @@ def release_check(request: PageRequest, benchmark: str, number: int) -> HttpResp
     )
 
 
-def _aspects(rows: list[leaderboard.Row]) -> list[tuple[str, str]]:
-    """Behaviour score columns with a value in any row, as (aspect, title)."""
-    return [(aspect, title) for aspect, title in TITLES.items() if any(aspect in row.sides for row in rows)]
+def _aspects(rows: list[leaderboard.Row]) -> list[tuple[str, str, str]]:
+    """Behaviour score columns with a value in any row, as (aspect, title, what it asks)."""
+    shown = [aspect for aspect in TITLES if any(aspect in row.sides for row in rows)]
+    return [(aspect, TITLES[aspect], QUESTIONS[aspect]) for aspect in shown]
 
 
 def _figures(release: Release, members: list[leaderboard.TaskResult]) -> list[Figure]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from django.contrib import messages
@@ -22,6 +22,7 @@ from composer_web.runs.charts import axes, comparing, panels
 from composer_web.runs.http import facets, saved_views
 from composer_web.runs.http.filters import RunFilter
 from composer_web.runs.http.tables import RunTable
+from composer_web.runs.launch.schema_form import setting_help
 from composer_web.runs.live import parts
 from composer_web.runs.live.charting import charts, further, places
 from composer_web.runs.models import Run
@@ -179,7 +180,10 @@ def run_compare(request: PageRequest) -> HttpResponse:
         "group": group,
         "group_choices": choices if len(runs) > 1 else [],
         "outcomes": comparing.outcomes(runs),
-        "differences": comparing.differences((run.config for run in runs), everything=everything),
+        "differences": [
+            replace(row, meaning=setting_help(row.label))
+            for row in comparing.differences((run.config for run in runs), everything=everything)
+        ],
         "everything": everything,
         "panels": panels.overlaid(kinds),
         **charts(runs, comparing.groups(runs, group) if group else ()),

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from trainer.config import RunConfig
 from trainer.config.auto import AUTO
 from trainer.config.parts import PATTERNS
 
@@ -89,6 +91,29 @@ class Heading:
 
     path: str
     label: str
+
+    @property
+    def help(self) -> str:
+        return setting_help(self.path)
+
+
+@cache
+def _descriptions() -> dict[str, str]:
+    """Setting by its path in a configuration → its description; of several variants, the first that has it."""
+    schema = form_schema(RunConfig)
+    found: dict[str, str] = {}
+    for name, one in schema.by_name.items():
+        parts = name.split(".")
+        if any(choice.name == parts[0] for choice in schema.choices):
+            del parts[1]  # the variant
+        found.setdefault(".".join(parts), one.help)
+    return found
+
+
+def setting_help(path: str) -> str:
+    """What a setting does, and its path."""
+    text = _descriptions().get(path, "")
+    return f"{text}. {path}" if text else path
 
 
 def headings(paths: Sequence[str]) -> list[Heading]:

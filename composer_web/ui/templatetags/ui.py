@@ -14,6 +14,8 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from composer_web.ui import glossary
+
 register = template.Library()
 
 TONES: dict[str, str] = {
@@ -82,11 +84,13 @@ def dot(value: Any) -> SafeString:
 
 
 @register.simple_tag
-def help_term(label: str, text: str) -> SafeString | str:
-    """A term with help that a click, Enter or a tap shows beside it. The plain term where there is no help."""
+def help_term(label: str, text: str = "", scope: Any = "") -> SafeString | str:
+    """A term with help that a click, Enter or a tap shows beside it; without `text`, the glossary's. The plain term where
+    there is no help. `scope`: sets apart terms of one label on a page, such as those of several runs."""
+    text = text or glossary.meaning(label)
     if not text:
         return label
-    name = f"help-{re.sub('[^a-z0-9]+', '-', label.lower()).strip('-')}"
+    name = f"help-{re.sub('[^a-z0-9]+', '-', f'{label} {scope}'.lower()).strip('-')}"
     return format_html(
         '<button type="button" class="term" popovertarget="{}">{}</button>'
         '<span class="helptip" id="{}" popover role="note"><strong>{}</strong> {}</span>',
