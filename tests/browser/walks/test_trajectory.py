@@ -326,6 +326,11 @@ def test_all_siblings_fit_and_what_differs_is_read_whole_without_a_mouse(operato
     expect(heads.last).to_be_in_viewport(ratio=1)
     room = page.locator(".tablewrap:has(.table--columns)")
     assert room.evaluate("one => one.scrollWidth <= one.clientWidth"), "the eighth needs no scrolling"
+    page.set_viewport_size({"width": 1440, "height": 900})
+    under = page.locator(".table--columns tbody tr").first.bounding_box()
+    head = heads.last.bounding_box()
+    assert head and under and head["y"] + head["height"] <= under["y"] + 1, "the head covers no row"
+    page.set_viewport_size({"width": 1280, "height": 800})
     clamped = "() => document.querySelectorAll('.way').values().filter((one) => one.scrollHeight > one.clientHeight).toArray()"
     cut = page.evaluate_handle(f"({clamped})()[0]").as_element()
     assert cut is not None, "some text has more than four lines"

@@ -82,3 +82,13 @@ def test_every_figure_and_state_of_a_page_opens_by_a_button(world: seed.World) -
     assert states >= {
         "run", "verdict", "group", "evaluation", "validation", "review", "finding", "suite", "environment", "policy", "dataset",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gateway/settings.html", "policies/_import.html", "policies/_endpoint_fields.html", "tasks/generators.html"],
+)
+def test_every_field_of_these_forms_says_what_it_does(name: str) -> None:
+    text = Path(settings.BASE_DIR, "templates", name).read_text()
+    fields = re.findall(r'<(?:input|select|textarea)\b[^>]*?\bname="(\w+)"', text)
+    assert len(re.findall(r"field__help\" id=", text)) == len(fields) > 5, fields
