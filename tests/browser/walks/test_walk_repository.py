@@ -113,13 +113,13 @@ def generate(page: Page) -> int:
     page.get_by_label("Purpose").select_option("benchmark")
     page.get_by_label("Tasks per generator").fill("3")
     page.get_by_role("button", name="Make tasks").click()
-    order = page.locator("#orders tbody tr")
-    expect(order).to_contain_text(re.compile("under way|made"))
+    job = page.locator("#jobs tbody tr")
+    expect(job).to_contain_text(re.compile("queued|running|finished"))
     picture(page, "walk-5-generating", "dark", "narrow")
-    expect(order).to_contain_text("made", timeout=LONG_MS)
+    expect(job).to_contain_text("finished", timeout=LONG_MS)
     expect(page.locator("#rows")).to_contain_text("mutation")
     picture(page, "walk-6-generated", "dark", "narrow")
-    order.get_by_role("link", name="fresh").click()
+    job.get_by_role("link", name="fresh").click()
     count = Suite.objects.get(name="fresh").memberships.count()
     assert count == sum(GeneratorRun.objects.values_list("kept", flat=True)) >= 2
     passed = page.locator(".figure", has_text="Validated").locator(".figure__value")
@@ -186,7 +186,7 @@ def release(page: Page, address: str, count: int) -> None:
     page.goto(f"{address}/suites/bench/")
     expect(page.locator("tbody tr")).to_have_count(count)
     picture(page, "walk-10-draft", "dark", "narrow")
-    page.get_by_role("link", name="Publish as a release").click()
+    page.get_by_role("link", name="Publish", exact=True).click()
     form = page.get_by_role("form", name="Publish a release")
     expect(form.get_by_label("Suite")).to_have_value("bench")
     form.get_by_label("Benchmark").fill("ours")
@@ -198,6 +198,7 @@ def release(page: Page, address: str, count: int) -> None:
 
 def score(page: Page) -> None:
     """The shipped policy over the release: two passes over each task, in real sandboxes."""
+    page.locator("#run > summary").click()
     form = page.get_by_role("form", name="Run a policy")
     form.get_by_label("Policy").select_option("base")
     form.get_by_label("Samples").fill("2")
