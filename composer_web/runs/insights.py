@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from composer_web.core.detectors import Found, about_run
 from composer_web.runs.detectors import registry, remedies
@@ -12,7 +13,7 @@ from composer_web.runs.services import add_event
 
 KIND = "insight"
 """Kind of the event."""
-LEVELS = {"high": "error", "medium": "warning", "low": "info"}
+LEVELS: Mapping[str, Literal["info", "warning", "error"]] = {"high": "error", "medium": "warning", "low": "info"}
 """Severity of a detector → level of its event."""
 of_run = about_run
 
