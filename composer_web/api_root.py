@@ -42,6 +42,7 @@ from composer_web.runs.launch.launch_api import sweep_router, templates
 from composer_web.system.api import router as ops
 from composer_web.tasks.http.api import suites, tasks
 from composer_web.tasks.http.curation_api import router as curation
+from composer_web.ui.http.api import router as views
 
 
 class Api(NinjaAPI):
@@ -91,6 +92,7 @@ api = Api(
 errors.install(api)
 api.add_decorator(refuse_unknown)
 api.add_router("/runs", runs, tags=["runs"])
+api.add_router("/views", views, tags=["views"])
 api.add_router("/templates", templates, tags=["runs"])
 api.add_router("/sweeps", sweep_router, tags=["runs"])
 api.add_router("/rollouts", rollouts, tags=["rollouts"])

@@ -26,5 +26,6 @@ urlpatterns = [
     path("", include("composer_web.gateway.http.urls")),
     path("", include("composer_web.alerts.http.urls")),
     path("", include("composer_web.help.urls")),
+    path("", include("composer_web.ui.http.urls")),
     path("", include("composer_web.system.urls")),
 ]

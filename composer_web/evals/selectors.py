@@ -23,7 +23,7 @@ MADE_OF = (
 
 def evaluations() -> QuerySet[Evaluation]:
     """Evaluations for lists, with the names of run, policy, release and suite, without conditions."""
-    named = Evaluation.objects.select_related("run", "policy", "suite", "release")
+    named = Evaluation.objects.select_related("run", "policy", "suite", "release", "created_by")
     return named.defer("conditions", *MADE_OF)
 
 

@@ -1,4 +1,4 @@
-"""Saved queries and exports of the rollout list."""
+"""Exports of the lists."""
 
 from __future__ import annotations
 
@@ -6,23 +6,6 @@ from django.conf import settings
 from django.db import models
 
 from composer_web.accounts.scoping import Owned
-
-
-class SavedQuery(Owned):
-    """A named URL of the rollouts table. Everybody can open shared ones."""
-
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="rollout_queries")
-    name = models.CharField(max_length=60)
-    query = models.TextField(blank=True, help_text="Query string of the list")
-    shared = models.BooleanField(default=False)
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ["name"]
-        constraints = [models.UniqueConstraint(fields=["project", "owner", "name"], name="one_rollout_query_of_a_name")]
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class ExportState(models.TextChoices):

@@ -202,23 +202,6 @@ class Sweep(Owned):
         return dict(self.fields)
 
 
-class SavedView(Owned):
-    """A named URL of the runs table: filters, columns and order. Everybody can open shared views."""
-
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="run_views")
-    name = models.CharField(max_length=60)
-    query = models.TextField(blank=True, help_text="Query string of the list")
-    shared = models.BooleanField(default=False)
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ["name"]
-        constraints = [models.UniqueConstraint(fields=["project", "owner", "name"], name="one_run_view_of_a_name")]
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class ChartLayout(Owned):
     """Panels of the charts page: of one run, or (without a run) of all runs of a kind in the project."""
 

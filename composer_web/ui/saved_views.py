@@ -1,74 +1,99 @@
-"""Named addresses of a table, one's own or shared with everybody: saved views of runs, saved queries of rollouts."""
+"""Named addresses of a list (its filters, order and columns), one's own or shared with everybody."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from django.core.exceptions import TooManyFieldsSent
-from django.db import models, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.http import QueryDict
+from django.http import HttpRequest, QueryDict
+from django.urls import reverse
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import audit
 from composer_web.core.errors import NotFound, UserError
+from composer_web.ui.filters import LONGEST_VALUE, OF_PAGES
+from composer_web.ui.models import ListName, SavedView
 
 MAX = 50
+"""Views of one list that one person keeps."""
 LONGEST_NAME = 60
-M = TypeVar("M", bound=models.Model)
+LONGEST_QUERY = 2000
+PAGES = {
+    ListName.RUNS: "runs:list",
+    ListName.ROLLOUTS: "rollouts:list",
+    ListName.TASKS: "tasks:list",
+    ListName.EVALUATIONS: "evals:list",
+    ListName.FINDINGS: "rollouts:findings",
+    ListName.ANNOTATIONS: "review:annotations",
+}
+NOT_KEPT = OF_PAGES - {"sort", "cols"}
 
 
-@dataclass(frozen=True)
-class Shelf(Generic[M]):
-    """`model` has owner, name, query and shared; `kept` names what of an address belongs to it, which is not its page."""
+def page_of(table: str) -> str:
+    """Address of a list. Raises UserError for one without saved views."""
+    if table not in ListName.values:
+        raise UserError("table", f"table is {table[:80]!r}; views are saved of {', '.join(ListName.values)}")
+    return reverse(PAGES[ListName(table)])
 
-    model: type[M]
-    noun: str
-    kept: tuple[str, ...]
 
-    def clean(self, query: str) -> str:
-        """What of an address is kept. Raises UserError for more parameters than any table has."""
-        try:
-            given = QueryDict(query.lstrip("?"))
-        except TooManyFieldsSent:
-            raise UserError("query", "query holds too many filters; keep those that narrow the list") from None
-        out = QueryDict(mutable=True)
-        for name in self.kept:
-            if values := [value[:200] for value in given.getlist(name) if value]:
-                out.setlist(name, values)
-        return out.urlencode()
+def clean(query: str) -> str:
+    """What of an address is kept: not its page. Raises UserError for more than any list has."""
+    try:
+        given = QueryDict(query.lstrip("?"))
+    except TooManyFieldsSent:
+        raise UserError("query", "query holds too many filters; keep those that narrow the list") from None
+    out = QueryDict(mutable=True)
+    for name in given:
+        if name not in NOT_KEPT and (values := [value[:LONGEST_VALUE] for value in given.getlist(name) if value]):
+            out.setlist(name, values)
+    text: str = out.urlencode()
+    if len(text) > LONGEST_QUERY:
+        raise UserError("query", f"query has {len(text)} characters, at most {LONGEST_QUERY}; keep fewer filters")
+    return text
 
-    def of(self, user: User) -> QuerySet[M]:
-        """One's own and the shared ones."""
-        return self._rows.filter(Q(owner=user) | Q(shared=True)).select_related("owner")
 
-    @transaction.atomic
-    def save(self, *, name: str, query: str, shared: bool, owner: User) -> M:
-        """Keep an address; one's own of the same name is replaced. Raises UserError."""
-        name = name.strip()
-        if not 1 <= len(name) <= LONGEST_NAME or "\x00" in name:
-            found = "a NUL character" if "\x00" in name else len(name)
-            raise UserError("name", f"the name of a {self.noun} has 1 to {LONGEST_NAME} characters; found {found}")
-        fields = {"query": self.clean(query), "shared": shared}
-        mine = self._rows.filter(owner=owner)
-        if not mine.filter(name=name).exists() and mine.count() >= MAX:
-            raise UserError("name", f"you keep {MAX} under a name already; delete one first")
-        kept, _ = self._rows.update_or_create(owner=owner, name=name, defaults=fields)
-        audit(actor=owner, action=f"{self.noun}.save", target=f"{self.noun}:{kept.pk}", name=name, **fields)
-        return kept
+def views_of(user: User, table: str = "") -> QuerySet[SavedView]:
+    """One's own and the shared ones, of one list or of all."""
+    rows = SavedView.objects.filter(Q(owner=user) | Q(shared=True)).select_related("owner")
+    return rows.filter(table=table) if table else rows
 
-    @transaction.atomic
-    def delete(self, *, pk: int, actor: User) -> None:
-        """One's own, or as an admin any shared one. Raises NotFound, also for what is not one's own."""
-        rows = self.of(actor) if actor.may("admin") else self._rows.filter(owner=actor)
-        kept: Any = rows.filter(pk=pk).first()
-        if kept is None:
-            raise NotFound(f"{self.noun} of yours", pk)
-        audit(actor=actor, action=f"{self.noun}.delete", target=f"{self.noun}:{pk}", name=kept.name, query=kept.query)
-        kept.delete()
 
-    @property
-    def _rows(self) -> QuerySet[M]:
-        rows: QuerySet[M] = self.model._default_manager.all()
-        return rows
+def offered(request: HttpRequest, user: User, table: str) -> dict[str, Any]:
+    """What the menu of a list shows (partials/saved_views.html)."""
+    return {
+        "table": table,
+        "page": page_of(table),
+        "query": clean(request.GET.urlencode()),
+        "views": views_of(user, table),
+    }
+
+
+@transaction.atomic
+def save(*, table: str, name: str, query: str, shared: bool, owner: User) -> SavedView:
+    """Keep an address; one's own of the same list and name is replaced. Raises UserError."""
+    page_of(table)
+    name = name.strip()
+    if not 1 <= len(name) <= LONGEST_NAME or "\x00" in name:
+        found = "a NUL character" if "\x00" in name else len(name)
+        raise UserError("name", f"the name of a view has 1 to {LONGEST_NAME} characters; found {found}")
+    fields = {"query": clean(query), "shared": shared}
+    mine = SavedView.objects.filter(owner=owner, table=table)
+    if not mine.filter(name=name).exists() and mine.count() >= MAX:
+        raise UserError("name", f"you keep {MAX} views of {table}; delete one first")
+    kept, _ = SavedView.objects.update_or_create(owner=owner, table=table, name=name, defaults=fields)
+    audit(actor=owner, action="view.save", target=f"view:{kept.pk}", table=table, name=name, **fields)
+    return kept
+
+
+@transaction.atomic
+def delete(*, pk: int, actor: User) -> str:
+    """Delete one's own, or as an admin any shared one; its list. Raises NotFound, also for what is not one's own."""
+    rows = views_of(actor) if actor.may("admin") else SavedView.objects.filter(owner=actor)
+    kept = rows.filter(pk=pk).first()
+    if kept is None:
+        raise NotFound("view of yours", pk)
+    audit(actor=actor, action="view.delete", target=f"view:{pk}", table=kept.table, name=kept.name, query=kept.query)
+    kept.delete()
+    return kept.table

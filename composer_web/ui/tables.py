@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
@@ -95,22 +96,63 @@ class Table(tables.Table):
         super().paginate(paginator_class=paginator_class, **kwargs)
 
 
-class TickColumn(tables.Column):
-    """A box that selects its row for an action on several (js/select.js); it belongs to the form `bulk`."""
+class ChosenTable(Table):
+    """A table whose columns people choose and order (`cols=` in the address). `always` come first and stay; where nothing
+    is chosen, all are shown but the `unusual`."""
 
-    def __init__(self, name: str) -> None:
+    always: ClassVar[tuple[str, ...]] = ()
+    unusual: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(
+        self, *args: Any, chosen: Sequence[str] = (), extra: Mapping[str, tables.Column] | None = None, **kwargs: Any
+    ) -> None:
+        """`extra` are columns besides those of the class."""
+        self.extra = dict(extra or {})
+        known = [name for name in dict.fromkeys(chosen) if name in self.base_columns or name in self.extra]
+        shown = known or [name for name in self.base_columns if name not in self.unusual]
+        hidden = [name for name in self.base_columns if name not in (*self.always, *shown)]
+        super().__init__(
+            *args,
+            exclude=[*kwargs.pop("exclude", ()), *hidden],
+            extra_columns=list(self.extra.items()),
+            sequence=(*self.always, *(name for name in shown if name not in self.always)),
+            **kwargs,
+        )
+
+    def offered(self) -> list[tuple[str, str, bool]]:
+        """(name, label, whether it is shown) of the selectable columns: the shown ones in their order, then the others."""
+        shown = [name for name in self.columns.names() if name not in self.always]
+        rest = [name for name in self.base_columns if name not in (*self.always, *shown)]
+        headers = {name: str(self.columns[name].header) for name in shown}
+        headers |= {
+            name: str(self.base_columns[name].verbose_name or name.replace("_", " ").capitalize()) for name in rest
+        }
+        return [(name, headers[name], name in shown) for name in (*shown, *rest)]
+
+
+def chosen_columns(request: HttpRequest) -> list[str]:
+    """Names of columns in the address, in their order."""
+    return [name for name in request.GET.get("cols", "").split(",") if name]
+
+
+class TickColumn(tables.Column):
+    """A box that selects its row for an action on several (js/select.js); it belongs to the form `bulk`. `allows` names the
+    actions that a row's state allows: the others are not offered while it is ticked."""
+
+    def __init__(self, name: str, allows: Callable[[Any], Iterable[str]] | None = None) -> None:
         head = mark_safe('<input type="checkbox" data-tick-all aria-label="Select all rows">')
         super().__init__(
             accessor="pk", orderable=False, verbose_name=head, attrs={"td": {"class": "tick"}}, exclude_from_export=True
         )
-        self.input_name = name
+        self.input_name, self.allows = name, allows
 
     def render(self, value: Any, record: Any) -> str:
         return format_html(
-            '<input type="checkbox" data-tick form="bulk" name="{}" value="{}" aria-label="Select {}">',
+            '<input type="checkbox" data-tick form="bulk" name="{}" value="{}" aria-label="Select {}"{}>',
             self.input_name,
             value,
             record,
+            format_html(' data-allows="{}"', " ".join(self.allows(record))) if self.allows else "",
         )
 
 

@@ -1,4 +1,4 @@
-"""Rollouts, their trajectories and groups, forks, findings, and saved queries of their table."""
+"""Rollouts, their trajectories and groups, forks and findings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ ROLLOUT_FILTERS = (
 )
 HIT_COLUMNS = ("turn", "where", "before", "match", "after")
 GROUP_COLUMNS = ("id", "run_id", "evaluation_id", "task", "state", "size", "passed", "mean_reward", "consumed_step")
-QUERY_COLUMNS = ("id", "name", "query", "shared", "owner")
 FORK_COLUMNS = ("id", "parent_id", "turn", "state", "size", "passed", "group_id", "cause")
 FINDING_COLUMNS = ("id", "severity", "rule", "state", "run_id", "rollout_id", "task", "summary", "quarantined")
 FINDING_FILTERS = ("rule", "severity", "state", "subject", "run", "task", "quarantined")
@@ -221,21 +220,4 @@ def start_audit(session: Session, run: int) -> None:
 finding_rules = Noun("finding-rules", "The auditor's rules.", panel=PANEL)
 finding_rules.lists("/findings/rules", RULE_COLUMNS, "List the rules.", paged=False)
 
-queries = Noun("queries", "Saved queries of the rollouts table.", panel=PANEL)
-queries.lists("/rollouts/queries", QUERY_COLUMNS, "List your queries and shared ones.", paged=False)
-queries.deletes("/rollouts/queries/{query_id}", "Delete a query of yours.", example="4")
-
-
-@queries.command("create", example="'failed late' 'verdict=failed&sort=-turns' --shared")
-def create_query(
-    session: Session,
-    name: str,
-    query: Annotated[str, typer.Argument(help="What follows the ? of the page's address.")],
-    shared: Annotated[bool, typer.Option("--shared", help="For everybody in the project.")] = False,
-) -> None:
-    """Save a query; yours of the same name is replaced."""
-    made = session.api.post("/rollouts/queries", {"name": name, "query": query, "shared": shared})
-    session.output.rows([made], QUERY_COLUMNS)
-
-
-NOUNS = (rollouts, trajectories, rollout_tokens, groups, forks, findings, finding_rules, queries)
+NOUNS = (rollouts, trajectories, rollout_tokens, groups, forks, findings, finding_rules)

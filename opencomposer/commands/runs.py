@@ -1,4 +1,4 @@
-"""Runs, what they are started from, and saved views of their table."""
+"""Runs, what they are started from, and saved views of the lists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN_COLUMNS = ("id", "name", "state", "kind", "step", "steps_total", "policy_in"
 RUN_FILTERS = ("q", "state", "kind", "policy", "tag", "by", "sweep", "pass1", "reward", "since", "archived")
 TEMPLATE_COLUMNS = ("id", "name", "description", "created_by")
 SWEEP_COLUMNS = ("id", "name", "mode", "runs", "live", "ended", "created_by", "created_at")
-VIEW_COLUMNS = ("id", "name", "query", "shared", "owner")
+VIEW_COLUMNS = ("id", "table", "name", "query", "shared", "owner")
 RUN_SECONDS = 86_400.0
 """Default of `--timeout` for runs."""
 
@@ -284,20 +284,21 @@ def create_sweep(
     session.output.said(f"sweep {made['id']}: {made['runs']} runs of {made['name']}", made)
 
 
-views = Noun("views", "Saved views of the runs table.", panel=PANEL)
-views.lists("/runs/views", VIEW_COLUMNS, "List your views and shared ones.", paged=False)
-views.deletes("/runs/views/{view_id}", "Delete a view of yours.", example="4")
+views = Noun("views", "Saved views of the lists: their filters, order and columns.", panel=PANEL)
+views.lists("/views", VIEW_COLUMNS, "List your views and shared ones.", filters=("table",), paged=False)
+views.deletes("/views/{view_id}", "Delete a view of yours.", example="4")
 
 
-@views.command("create", example="failing state=failed --shared")
+@views.command("create", example="rollouts 'failed late' 'verdict=failed&sort=-turns' --shared")
 def create_view(
     session: Session,
+    table: Annotated[str, typer.Argument(help="runs, rollouts, tasks, evaluations, findings or annotations.")],
     name: str,
     query: Annotated[str, typer.Argument(help="What follows the ? of the page's address.")],
     shared: Annotated[bool, typer.Option("--shared", help="For everybody in the project.")] = False,
 ) -> None:
     """Save a view; yours of the same name is replaced."""
-    made = session.api.post("/runs/views", {"name": name, "query": query, "shared": shared})
+    made = session.api.post("/views", {"table": table, "name": name, "query": query, "shared": shared})
     session.output.rows([made], VIEW_COLUMNS)
 
 

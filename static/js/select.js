@@ -18,6 +18,11 @@ export function start() {
     bar.hidden = ticked.size === 0;
     bar.querySelector("[data-bulk-count]").textContent = `${ticked.size} selected`;
     for (const button of bar.querySelectorAll("[data-most]")) button.disabled = ticked.size > Number(button.dataset.most);
+    // Offered is what the states of all ticked rows allow.
+    const chosen = here.filter((box) => box.checked);
+    for (const button of bar.querySelectorAll("[data-action]")) {
+      button.hidden = !chosen.every((box) => box.dataset.allows.split(" ").includes(button.dataset.action));
+    }
   }
 
   rows.addEventListener("change", (event) => {

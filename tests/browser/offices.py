@@ -17,10 +17,9 @@ from composer_web.datasets import services as datasets
 from composer_web.datasets.schemas import Wanted
 from composer_web.review import services as review
 from composer_web.review.questions import EXAMPLE
-from composer_web.rollouts.exports import saved_queries
 from composer_web.rollouts.models import Rollout
-from composer_web.runs.http import saved_views
 from composer_web.runs.launch import templates
+from composer_web.ui import saved_views
 from tests.browser.seed import PASSWORD, World
 from tests.browser.states import CAREFUL, SECRET
 from trainer.config import RunConfig
@@ -33,9 +32,11 @@ def offices(world: World, hook: Webhook) -> None:
     RecoveryCodes.activate(careful)
     people.invite(actor=admin, username="new-colleague", role="operator", email="new.colleague@example.org")
     _datasets(world)
-    saved_views.save_view(name="Failed this week", query="state=failed", shared=True, owner=operator)
-    saved_views.save_view(name="RL only", query="kind=rl", shared=False, owner=admin)
-    saved_queries.save(name="Lost to machines", query="verdict=infra_error", shared=True, owner=operator)
+    saved_views.save(table="runs", name="Failed this week", query="state=failed", shared=True, owner=operator)
+    saved_views.save(table="runs", name="RL only", query="kind=rl", shared=False, owner=admin)
+    saved_views.save(
+        table="rollouts", name="Lost to machines", query="verdict=infra_error", shared=True, owner=operator
+    )
     config = RunConfig.model_validate(world.run.config)
     templates.save_template(name="Small repositories", config=config, description="As in the demo", actor=operator)
     told = {"webhook": hook, "emails": ["ops@example.org"]}

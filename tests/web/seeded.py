@@ -23,10 +23,11 @@ from composer_web.policies.models import Measurement, MeasurementOrder, Policy, 
 from composer_web.quotas.models import Quota
 from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Annotation, Draft
-from composer_web.rollouts.export_models import Export, SavedQuery
+from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
-from composer_web.runs.models import ChartLayout, RunTemplate, SavedView, Sweep, TrainBatch, TrainedStep
+from composer_web.runs.models import ChartLayout, RunTemplate, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import GenerationJob, GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
+from composer_web.ui.models import ListName, SavedView
 from tests.browser import seed
 from tests.support.snapshot import Snapshot
 from trainer.model_selection.scores import FileBits, Selection, rate
@@ -65,8 +66,8 @@ def the_rest(owner: User, word: str) -> None:
     suite, now = Suite.objects.earliest("pk"), timezone.now()
     Sweep.objects.create(name=f"{word} sweep", fields=[["seed", [1, 2]]], created_by=owner)
     RunTemplate.objects.create(name=f"{word} template", config=rollout.group.run.config, created_by=owner)
-    SavedView.objects.create(owner=owner, name=f"{word} view", shared=True)
-    SavedQuery.objects.create(owner=owner, name=f"{word} query", shared=True)
+    for table in ListName:
+        SavedView.objects.create(owner=owner, table=table, name=f"{word} {table} view", shared=True)
     Export.objects.create(owner=owner, format="csv")
     Dataset.objects.create(name=f"{word}-dataset", created_by=owner)
     counted = Statistics(tasks=1, lines=1, files=1, prompt_characters=1).model_dump()

@@ -24,7 +24,7 @@ def list_evaluations(
     request: HttpRequest,
     limit: int = Query(50, ge=1, le=MAX_PAGE),
     before: int | None = None,
-    run: int | None = None,
+    run: str = Query("", description="Number or name"),
     policy: str = "",
     suite: str = "",
     phase: str = "",

@@ -6,10 +6,11 @@ import django_filters as filters
 
 from composer_web.core.numbers import COUNT
 from composer_web.evals.models import Evaluation, EvaluationState, Phase
+from composer_web.ui.named import RUN, NamedFilter
 
 
 class EvaluationFilter(filters.FilterSet):
-    run = filters.NumberFilter(field_name="run_id", label="Run")
+    run = NamedFilter(field_name="run_id", label="Run", **RUN)
     policy = filters.CharFilter(field_name="policy__name", label="Policy")
     suite = filters.CharFilter(field_name="suite__name", label="Suite")
     phase = filters.ChoiceFilter(choices=Phase, label="Phase", empty_label="any")

@@ -7,13 +7,15 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from composer_web.evals.models import Evaluation, Release
-from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ui.tables import STRONG, AgoColumn, ChosenTable, NumberColumn, StateColumn, Table
 from composer_web.ui.templatetags import ui
 
 NUM = {"td": {"class": "num"}}
 
 
-class EvaluationTable(Table):
+class EvaluationTable(ChosenTable):
+    always = ("id",)
+    unusual = frozenset({"duration", "requested_by"})
     id = tables.Column(verbose_name="Evaluation", linkify=("evals:detail", {"pk": tables.A("pk")}), attrs=STRONG)
     run = tables.Column(linkify=("runs:detail", {"pk": tables.A("run_id")}), default="–")
     policy = tables.Column(linkify=("policies:detail", {"name": tables.A("policy__name")}))
@@ -24,13 +26,29 @@ class EvaluationTable(Table):
     pass1 = tables.Column(empty_values=(), orderable=False, verbose_name="pass@1", attrs=NUM)
     best = tables.Column(empty_values=(), orderable=False, verbose_name="Best of K", attrs=NUM)
     size = tables.Column(empty_values=(), orderable=False, verbose_name="Tasks × samples", attrs=NUM)
+    duration = tables.Column(empty_values=(), orderable=False, verbose_name="Duration", attrs=NUM)
+    requested_by = tables.Column(accessor="created_by", default="–", verbose_name="By")
     created_at = AgoColumn(verbose_name="Requested")
 
     empty_template = "evals/empty.html"
 
     class Meta:
         model = Evaluation
-        fields = ("id", "run", "policy", "version", "suite", "phase", "state", "pass1", "best", "size", "created_at")
+        fields = (
+            "id",
+            "run",
+            "policy",
+            "version",
+            "suite",
+            "phase",
+            "state",
+            "pass1",
+            "best",
+            "size",
+            "duration",
+            "requested_by",
+            "created_at",
+        )
         order_by = ("-id",)
 
     def render_id(self, value: int) -> str:
@@ -44,6 +62,9 @@ class EvaluationTable(Table):
     def render_best(self, record: Evaluation) -> str:
         best = ui.percent(record.results.get("best"))
         return f"{best} of {record.samples}" if record.results.get("best") is not None else best
+
+    def render_duration(self, record: Evaluation) -> str:
+        return ui.elapsed(record.started_at, record.finished_at)
 
     def render_size(self, record: Evaluation) -> str:
         return f"{record.tasks} × {record.samples}"

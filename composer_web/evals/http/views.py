@@ -15,8 +15,10 @@ from composer_web.evals.models import Evaluation
 from composer_web.evals.results import behaviour_scores
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
+from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
-from composer_web.ui.pages import Figure, PageRequest, page, show
+from composer_web.ui.pages import Figure, PageRequest, page, rows, show
+from composer_web.ui.tables import chosen_columns
 from composer_web.ui.templatetags import ui
 
 PER_PAGE = 50
@@ -28,10 +30,19 @@ def evaluation_list(request: PageRequest) -> HttpResponse:
     found = strict(
         EvaluationFilter, request.GET, queryset=selectors.evaluations().defer("sides", "interruption", "failure")
     )
-    table = EvaluationTable(found.qs)
+    table = EvaluationTable(found.qs, chosen=chosen_columns(request))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    template = "partials/rows.html" if request.headers.get("HX-Request") else "evals/list.html"
-    return show(request, template, {"table": table, "filter": found, "live": "evals", "tab": "evals"})
+    if request.headers.get("HX-Request"):
+        return rows(request, table)
+    context = {
+        "table": table,
+        "filter": found,
+        "live": "evals",
+        "tab": "evals",
+        "saved": saved_views.offered(request, request.user, "evaluations"),
+        "columns": table.offered(),
+    }
+    return show(request, "evals/list.html", context)
 
 
 @require_safe

@@ -27,7 +27,7 @@ def list_annotations(
     limit: int = Query(50, ge=1, le=MAX_PAGE),
     before: int | None = None,
     rollout: int | None = None,
-    run: int | None = None,
+    run: str = Query("", description="Number or name"),
     kind: str = Query("", description="verdict, tag, comment, needs_review or assignee"),
     value: str = Query("", description="The verdict or the tag"),
     author: str = "",

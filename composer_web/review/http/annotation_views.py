@@ -19,6 +19,7 @@ from composer_web.review.http.filters import AnnotationFilter
 from composer_web.review.http.tables import AnnotationTable
 from composer_web.rollouts.models import Rollout
 from composer_web.rollouts.selectors import get_rollout
+from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import PageRequest, page, rows, show
 
@@ -48,7 +49,13 @@ def annotation_list(request: PageRequest) -> HttpResponse:
     return show(
         request,
         "review/annotations.html",
-        {"table": table, "filter": found, "live": "reviews", "tab": "annotations"},
+        {
+            "table": table,
+            "filter": found,
+            "live": "reviews",
+            "tab": "annotations",
+            "saved": saved_views.offered(request, request.user, "annotations"),
+        },
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import django_filters as filters
 
 from composer_web.review.models import Annotation, AnnotationKind
+from composer_web.ui.named import RUN, NamedFilter
 
 
 class AnnotationFilter(filters.FilterSet):
@@ -13,7 +14,7 @@ class AnnotationFilter(filters.FilterSet):
     author = filters.CharFilter(field_name="author__username", label="Author")
     assignee = filters.CharFilter(field_name="assignee__username", label="Assignee")
     rollout = filters.NumberFilter(field_name="rollout_id", label="Rollout")
-    run = filters.NumberFilter(field_name="rollout__group__run_id", label="Run")
+    run = NamedFilter(field_name="rollout__group__run_id", label="Run", **RUN)
     text = filters.CharFilter(field_name="text", lookup_expr="icontains", label="Comment")
 
     class Meta:

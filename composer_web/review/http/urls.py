@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.review.http import annotation_views, draft_views, item_views, views
+from composer_web.review.http import annotation_views, bulk_views, draft_views, item_views, views
 
 app_name = "review"
 urlpatterns = [
@@ -12,6 +12,8 @@ urlpatterns = [
     path("review/<slug:name>/<int:pk>/", item_views.item_detail, name="item"),
     path("review/<slug:name>/<int:pk>/label/", item_views.item_label, name="label"),
     path("review/<slug:name>/do/<slug:action>/", views.queue_change, name="change"),
+    path("rollouts/bulk/", bulk_views.bulk, name="bulk"),
+    path("rollouts/bulk/choices/", bulk_views.bulk_choices, name="bulk-choices"),
     path("annotations/", annotation_views.annotation_list, name="annotations"),
     path("annotations/<int:pk>/delete/", annotation_views.annotation_delete, name="annotation-delete"),
     path("rollouts/<int:pk>/annotations/", annotation_views.annotations_of, name="annotations-of"),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Query, Router, Status
+from ninja import Query, Router
 
-from composer_web.api.auth import caller
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.core.errors import NotFound
 from composer_web.rollouts import selectors
-from composer_web.rollouts.exports import saved_queries
-from composer_web.rollouts.http.schemas import GroupDetail, GroupOut, QueryIn, QueryOut, RolloutOut, TrajectoryPage
+from composer_web.rollouts.http.schemas import GroupDetail, GroupOut, RolloutOut, TrajectoryPage
 from composer_web.rollouts.search.filters import RolloutFilter
 from composer_web.rollouts.trajectory import trajectory_store
 
@@ -28,7 +26,7 @@ def list_rollouts(
     request: HttpRequest,
     limit: int = Query(50, ge=1, le=MAX_PAGE),
     before: int | None = None,
-    run: int | None = None,
+    run: str = Query("", description="Number or name"),
     evaluation: int | None = None,
     task: str = "",
     verdict: str = Query("", description="passed, failed, infra_error, or open for none yet"),
@@ -52,25 +50,6 @@ def list_rollouts(
 ) -> Any:
     """Newest first; the filters are those of the rollouts page."""
     return page(filtered(RolloutFilter, request, selectors.rollouts()), limit=limit, before=before)
-
-
-@rollouts.get("/queries", response=list[QueryOut], summary="Saved queries of the rollouts table: yours and shared ones")
-def list_queries(request: HttpRequest) -> Any:
-    return list(saved_queries.queries_for(caller(request)))
-
-
-@rollouts.post(
-    "/queries", response={201: QueryOut, 422: ErrorOut}, summary="Keep a query; yours of the same name is replaced"
-)
-def save_query(request: HttpRequest, payload: QueryIn) -> Any:
-    kept = saved_queries.save(name=payload.name, query=payload.query, shared=payload.shared, owner=caller(request))
-    return Status(201, kept)
-
-
-@rollouts.delete("/queries/{query_id}", response={204: None, 404: ErrorOut}, summary="Delete a query of yours")
-def delete_query(request: HttpRequest, query_id: int) -> Any:
-    saved_queries.delete(pk=query_id, actor=caller(request))
-    return Status(204, None)
 
 
 @rollouts.get("/{rollout_id}", response={200: RolloutOut, 404: ErrorOut}, summary="One rollout")

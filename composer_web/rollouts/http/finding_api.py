@@ -30,7 +30,7 @@ def list_findings(
     severity: str = "",
     state: str = "",
     subject: str = "",
-    run: int | None = None,
+    run: str = Query("", description="Number or name"),
     task: str = "",
     quarantined: bool | None = None,
 ) -> Any:

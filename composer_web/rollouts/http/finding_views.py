@@ -14,7 +14,6 @@ from django_tables2 import RequestConfig
 
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import NotFound, UserError
-from composer_web.core.numbers import whole
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import findings
 from composer_web.rollouts.finding_rules import RULE_TITLES
@@ -22,6 +21,7 @@ from composer_web.rollouts.http.tables import FindingTable, place_of
 from composer_web.rollouts.search.filters import FindingFilter
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import get_run
+from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, act, page, refuse, show
 from composer_web.ui.templatetags import ui
@@ -43,16 +43,16 @@ def finding_list(request: PageRequest) -> HttpResponse:
     if request.headers.get("HX-Request"):
         return show(request, "partials/rows.html", {"table": table})
     context: dict[str, Any] = {"table": table, "filter": found, "live": "findings", **_counted(facets)}
+    context["saved"] = saved_views.offered(request, request.user, "findings")
     context |= {
-        "of_run": _run(request),
+        "of_run": _run(found.form.cleaned_data["run"]),
         "may_review": request.user.may("reviewer"),
     }
     return show(request, "rollouts/findings.html", context)
 
 
-def _run(request: PageRequest) -> Run | None:
+def _run(asked: int | None) -> Run | None:
     """The run that the list is narrowed to."""
-    asked = whole(request.GET.get("run", ""))
     try:
         return get_run(asked) if asked else None
     except NotFound:

@@ -1,4 +1,4 @@
-"""Views of saved queries, list exports and trajectory downloads."""
+"""Views of list exports and trajectory downloads."""
 
 from __future__ import annotations
 
@@ -11,34 +11,15 @@ from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import Denied, UserError
 from composer_web.rollouts import selectors
 from composer_web.rollouts.exports import jobs as exports
-from composer_web.rollouts.exports import records, saved_queries
+from composer_web.rollouts.exports import records
 from composer_web.rollouts.exports.exported import TABLES, table
 from composer_web.rollouts.trajectory import trajectory_store
 from composer_web.rollouts.worker import standalone
-from composer_web.ui.pages import PageRequest, act, page, refuse, show
+from composer_web.ui.pages import PageRequest, page, refuse, show
 from composer_web.ui.streaming import streamed, streamed_file
 from composer_web.ui.table_writers import TYPES
 
 SHOWN = 100
-
-
-@require_POST
-@page()
-def query_save(request: PageRequest) -> HttpResponse:
-    given = request.POST
-    name, query = given.get("name", ""), given.get("query", "")
-    return act(
-        request,
-        lambda: saved_queries.save(name=name, query=query, shared="shared" in given, owner=request.user),
-        done=f"The query {name.strip()} is kept.",
-        to="rollouts:list",
-    )
-
-
-@require_POST
-@page()
-def query_delete(request: PageRequest, pk: int) -> HttpResponse:
-    return act(request, lambda: saved_queries.delete(pk=pk, actor=request.user), done="Deleted.", to="rollouts:list")
 
 
 @require_safe

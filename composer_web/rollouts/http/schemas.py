@@ -215,22 +215,3 @@ class AuditRuleOut(Schema):
     looks_at: str
     hazard: str
     exploits: list[str]
-
-
-class QueryIn(Body):
-    name: str = Field(min_length=1, max_length=60)
-    query: str = Field(default="", max_length=2000, description="Query string of the rollouts table")
-    shared: bool = False
-
-
-class QueryOut(Schema):
-    id: int
-    name: str
-    query: str
-    shared: bool
-    owner: str
-
-    @staticmethod
-    def resolve_owner(kept: Any) -> str:
-        name: str = kept.owner.username
-        return name

@@ -10,7 +10,7 @@ from django.utils.http import urlencode
 from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.search.fulltext import first_words
-from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table, TickColumn
 from composer_web.ui.templatetags import ui
 
 
@@ -22,6 +22,7 @@ def _address(record: Rollout, table: RolloutTable) -> str:
 
 
 class RolloutTable(Table):
+    select = TickColumn("rollout")
     id = tables.Column(verbose_name="Rollout", linkify=_address, attrs=STRONG)
     task = tables.Column(accessor="group__task_version__task__slug", verbose_name="Task")
     owner = tables.Column(empty_values=(), orderable=False, verbose_name="Run, evaluation or fork")
@@ -40,6 +41,7 @@ class RolloutTable(Table):
     class Meta:
         model = Rollout
         fields = (
+            "select",
             "id",
             "task",
             "owner",

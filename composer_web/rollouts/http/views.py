@@ -24,7 +24,6 @@ from composer_web.policies.selectors import references
 from composer_web.review import blind
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch.advantages import weights_of
-from composer_web.rollouts.exports import saved_queries
 from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.http.tables import RolloutTable
 from composer_web.rollouts.models import Finding, Rollout
@@ -36,6 +35,7 @@ from composer_web.rollouts.trajectory.outcome import outcome
 from composer_web.rollouts.trajectory.overview import overview
 from composer_web.runs.selectors import get_run
 from composer_web.tasks.selectors import instruction_of
+from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, page, show
 from composer_web.ui.streaming import streamed
@@ -66,15 +66,23 @@ def rollouts_of_run(request: PageRequest, run_id: int) -> HttpResponse:
 def _list(request: PageRequest, rows: QuerySet[Rollout], **context: Any) -> HttpResponse:
     found = strict(RolloutFilter, request.GET, queryset=rows)
     words = fulltext.first_words(request.GET.get("text", ""))
+    may_review = request.user.may("reviewer")
+    hidden = (*(BESIDE_MATCH if words else ("match",)), *(() if may_review else ("select",)))
     ended, note = _ended(request, found)
-    table = RolloutTable(ended, exclude=BESIDE_MATCH if words else ("match",))
+    table = RolloutTable(ended, exclude=hidden)
     table.note = note
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
-    queries = saved_queries.queries_for(request.user)
     # What was searched for stays as it was found; a live list would take the snippets away again.
     live = "" if words else "rollouts"
-    context |= {"table": table, "filter": found, "live": live, "queries": queries, "previews": True}
+    context |= {
+        "table": table,
+        "filter": found,
+        "live": live,
+        "saved": saved_views.offered(request, request.user, "rollouts"),
+        "may_review": may_review,
+        "previews": True,
+    }
     if words:
         shown = [("id", row.record.pk) for row in table.paginated_rows]
         context["snippets"] = urlencode([("q", words), *shown])

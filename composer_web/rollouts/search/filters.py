@@ -10,6 +10,7 @@ from composer_web.rollouts.models import Finding, FindingState, Group, Quarantin
 from composer_web.rollouts.review_hooks import review
 from composer_web.rollouts.search import fulltext
 from composer_web.ui.filters import slug_contains
+from composer_web.ui.named import RUN, NamedFilter
 from sandbox.harness.types import StopReason
 
 OPEN = "open"
@@ -19,7 +20,7 @@ STOPS = [(reason.value, reason.value.replace("_", " ")) for reason in StopReason
 
 
 class RolloutFilter(filters.FilterSet):
-    run = filters.NumberFilter(field_name="run_id", method="by_owner", label="Run")
+    run = NamedFilter(field_name="run_id", method="by_owner", label="Run", **RUN)
     evaluation = filters.NumberFilter(field_name="evaluation_id", method="by_owner", label="Evaluation")
     task = filters.CharFilter(field_name="group__task_version__task__slug", method=slug_contains, label="Task")
     verdict = filters.ChoiceFilter(choices=VERDICTS, method="by_verdict", label="Verdict", empty_label="any")
@@ -144,7 +145,7 @@ class FindingFilter(filters.FilterSet):
         label="About",
         empty_label="any",
     )
-    run = filters.NumberFilter(field_name="run_id", label="Run")
+    run = NamedFilter(field_name="run_id", label="Run", **RUN)
     task = filters.CharFilter(field_name="slug", method=slug_contains, label="Task")
     quarantined = filters.TypedChoiceFilter(
         choices=[("", "any"), ("true", "yes"), ("false", "no")],

@@ -19,7 +19,6 @@ from composer_web.evals.selectors import get_evaluation
 from composer_web.runs import insights, labels, metrics, rewards, selectors, services
 from composer_web.runs.charts import axes
 from composer_web.runs.charts.axes import Axis
-from composer_web.runs.http import saved_views
 from composer_web.runs.http.filters import RunFilter
 from composer_web.runs.http.schemas import (
     BucketOut,
@@ -30,8 +29,6 @@ from composer_web.runs.http.schemas import (
     PresetOut,
     RunDetail,
     RunOut,
-    ViewIn,
-    ViewOut,
 )
 from composer_web.runs.launch import config_io, summary
 from composer_web.runs.launch.launch_schemas import Checked, ParsedOut, TextIn, TextOut, WriteIn
@@ -123,25 +120,6 @@ def presets(request: HttpRequest) -> Any:
         {"key": p.key, "title": p.title, "description": p.description, "config": p.config.model_dump(mode="json")}
         for p in PRESETS
     ]
-
-
-@router.get("/views", response=list[ViewOut], summary="Saved views of the runs table: yours and shared ones")
-def list_views(request: HttpRequest) -> Any:
-    return list(saved_views.views_for(caller(request)))
-
-
-@router.post(
-    "/views", response={201: ViewOut, 422: ErrorOut}, summary="Keep a view; yours of the same name is replaced"
-)
-def save_view(request: HttpRequest, payload: ViewIn) -> Any:
-    made = saved_views.save_view(name=payload.name, query=payload.query, shared=payload.shared, owner=caller(request))
-    return Status(201, made)
-
-
-@router.delete("/views/{view_id}", response={204: None, 404: ErrorOut}, summary="Delete a view of yours")
-def delete_view(request: HttpRequest, view_id: int) -> Any:
-    saved_views.delete_view(pk=view_id, actor=caller(request))
-    return Status(204, None)
 
 
 @router.get("/{run_id}", response={200: RunDetail, 404: ErrorOut}, summary="One run with its configuration and history")

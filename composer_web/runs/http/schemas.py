@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from ninja import Schema
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from composer_web.api.schemas import Body
 from composer_web.core.detectors import Found
@@ -155,24 +155,6 @@ class Labels(Body):
 
     tags: list[str] | None = Field(default=None, description="All tags that the run has from now on")
     notes: str | None = None
-
-
-class ViewIn(Body):
-    name: str = Field(min_length=1, max_length=60)
-    query: str = Field(default="", max_length=2000, description="Query string of the runs table")
-    shared: bool = False
-
-
-class ViewOut(ViewIn):
-    model_config = ConfigDict(extra="ignore")
-
-    id: int
-    owner: str
-
-    @staticmethod
-    def resolve_owner(view: Any) -> str:
-        name: str = view.owner.username
-        return name
 
 
 class PanelsIn(Body):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -17,6 +18,7 @@ from composer_web.runs import metrics, selectors
 from composer_web.runs.charts import layouts, panels
 from composer_web.runs.live import parts
 from composer_web.runs.live.charting import charts, places
+from composer_web.runs.live.status import figures
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.templatetags.runframe import tab_page
 from composer_web.ui.pages import PageRequest, act, page, show
@@ -24,6 +26,7 @@ from composer_web.ui.pages import PageRequest, act, page, show
 PER_PAGE = 200
 MAX_JSON = 60_000
 LEVELS = ("info", "warning", "error")
+NAMES = 50
 SWITCHES = 12
 """Number of other runs that the switcher offers. The command palette finds the rest."""
 
@@ -124,6 +127,16 @@ def run_recent(request: PageRequest) -> HttpResponse:
 
 @require_safe
 @page()
+def run_names(request: PageRequest) -> HttpResponse:
+    """Names of the newest runs, for fields that take a run. A name that two of them have is offered by its number."""
+    found = selectors.recent(count=NAMES)
+    names = Counter(run.name.lower() for run in found)
+    offered = [(run.name if names[run.name.lower()] == 1 else str(run.pk), run) for run in found]
+    return show(request, "runs/_names.html", {"runs": offered})
+
+
+@require_safe
+@page()
 def run_switch(request: PageRequest) -> HttpResponse:
     """Other runs (`run=` left out), each at the same `tab=`."""
     here = next(iter(row_ids([request.GET.get("run", "")])), None)
@@ -133,3 +146,11 @@ def run_switch(request: PageRequest) -> HttpResponse:
         for run in selectors.recent(besides=here, count=SWITCHES)
     ]
     return show(request, "runs/_switch.html", {"others": others})
+
+
+@require_safe
+@page()
+def run_preview(request: PageRequest, pk: int) -> HttpResponse:
+    """What a list shows beside its rows."""
+    run = selectors.get_run(pk)
+    return show(request, "runs/_preview.html", {"run": run, "figures": figures(run)})

@@ -13,11 +13,12 @@ from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
+from composer_web.runs.actions import possible
 from composer_web.runs.charts.panels import definition
 from composer_web.runs.charts.sparklines import sparklines
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import eta_seconds
-from composer_web.ui.tables import STRONG, AgoColumn, StateColumn, Table, TickColumn
+from composer_web.ui.tables import STRONG, AgoColumn, ChosenTable, StateColumn, TickColumn
 from composer_web.ui.templatetags import ui
 
 DONE = mark_safe(' class="done"')
@@ -65,15 +66,29 @@ METRIC = "metric:"
 """What a column of any metric begins with in `cols=` and `sort=`."""
 MAX_METRICS = 8
 """Columns of metrics that were added to one table."""
-USUAL = {"state", "kind", "progress", "curve", "pass1", "policy_in", "tags", "created_by", "created_at"}
+UNUSUAL = frozenset(
+    (
+        "best",
+        "reward",
+        "best_reward",
+        "loss",
+        "heldout_loss",
+        "entropy",
+        "staleness",
+        "trainer_idle",
+        "wall",
+        "seed",
+        "code_version",
+        "notes",
+    )
+)
 
 
-def _label(name: str, column: tables.Column) -> str:
-    return str(column.verbose_name or name.replace("_", " ").capitalize())
+class RunTable(ChosenTable):
+    always = ALWAYS
+    unusual = UNUSUAL
 
-
-class RunTable(Table):
-    select = TickColumn("run")
+    select = TickColumn("run", allows=lambda run: [action.name for action in possible(run)])
     name = tables.Column(linkify=("runs:detail", {"pk": tables.A("pk")}), attrs=STRONG)
     state = StateColumn()
     kind = tables.Column(verbose_name="Stage")
@@ -129,26 +144,10 @@ class RunTable(Table):
         order_by = ("-created_at",)
 
     def __init__(self, *args: Any, chosen: Sequence[str] = (), **kwargs: Any) -> None:
-        """`chosen` lists the columns after the checkbox and the name, in order; `metric:NAME` is a column of any metric.
-        Empty means the default columns."""
+        """`metric:NAME` among the chosen columns is a column of any metric."""
         self.metrics = [name for name in dict.fromkeys(chosen) if name.startswith(METRIC)][:MAX_METRICS]
-        known = [name for name in dict.fromkeys(chosen) if name in self.base_columns or name in self.metrics]
-        shown = known or [name for name in self.base_columns if name in USUAL]
-        super().__init__(
-            *args,
-            exclude=[name for name in self.base_columns if name not in (*ALWAYS, *shown)],
-            extra_columns=[(name, MetricColumn(name.removeprefix(METRIC))) for name in self.metrics],
-            sequence=(*ALWAYS, *(name for name in shown if name not in ALWAYS)),
-            **kwargs,
-        )
-
-    def offered(self) -> list[tuple[str, str, bool]]:
-        """(name, label, whether it is shown) of the selectable columns: the shown ones in their order, then the others."""
-        shown = [name for name in self.columns.names() if name not in ALWAYS]
-        rest = [name for name in self.base_columns if name not in (*ALWAYS, *shown)]
-        labels = {name: _label(name, column) for name, column in self.base_columns.items()}
-        labels |= {name: str(self.columns[name].header) for name in self.metrics}
-        return [(name, labels[name], name in shown) for name in (*shown, *rest)]
+        extra = {name: MetricColumn(name.removeprefix(METRIC)) for name in self.metrics}
+        super().__init__(*args, chosen=chosen, extra=extra, **kwargs)
 
     @property
     def recorded(self) -> list[str]:

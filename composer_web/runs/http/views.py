@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect
-from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
@@ -19,15 +18,17 @@ from composer_web.core.numbers import row_ids
 from composer_web.runs import actions, labels, selectors
 from composer_web.runs.charts import annotations as run_annotations
 from composer_web.runs.charts import axes, comparing, panels
-from composer_web.runs.http import facets, saved_views
+from composer_web.runs.http import facets
 from composer_web.runs.http.filters import RunFilter
 from composer_web.runs.http.tables import RunTable
 from composer_web.runs.launch.schema_form import setting_help
 from composer_web.runs.live import parts
 from composer_web.runs.live.charting import charts, further, places
 from composer_web.runs.models import Run
+from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import PageRequest, act, page, refuse, rows, show
+from composer_web.ui.tables import chosen_columns
 
 PER_PAGE = 25
 MAX_KEYS = 60
@@ -43,23 +44,21 @@ OVERVIEW_PANELS = 4
 def run_list(request: PageRequest) -> HttpResponse:
     """Run list. Filters, order and columns (`cols=`) are in the URL; a saved view stores such a URL."""
     found = strict(RunFilter, request.GET, queryset=selectors.runs())
-    chosen = [name for name in request.GET.get("cols", "").split(",") if name]
-    table = RunTable(found.qs, chosen=chosen)
+    table = RunTable(found.qs, chosen=chosen_columns(request))
     table.put_away = found.put_away_alone
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
         return rows(request, table)
-    query = saved_views.clean(request.GET.urlencode())
     context = {
         "table": table,
         "filter": found,
         "live": "runs",
         "most": comparing.MAX_GROUPED,
-        "bulk_actions": [action for action in actions.ACTIONS if action.name != "start"],
+        "bulk_actions": actions.ACTIONS,
+        "previews": True,
         "columns": table.offered(),
         "metrics": table.recorded,
-        "query": query,
-        "views": saved_views.views_for(request.user),
+        "saved": saved_views.offered(request, request.user, "runs"),
     }
     return show(request, "runs/list.html", context)
 
@@ -68,29 +67,6 @@ def run_list(request: PageRequest) -> HttpResponse:
 @page()
 def run_facets(request: PageRequest) -> HttpResponse:
     return show(request, "partials/facets.html", {"facets": facets.facets(request)})
-
-
-@require_POST
-@page()
-def view_save(request: PageRequest) -> HttpResponse:
-    """Save a view of the list. Every user may save views, because the list is read-only."""
-    name, query = request.POST.get("name", ""), request.POST.get("query", "")
-    shared = request.POST.get("shared") == "on"
-    act(
-        request,
-        lambda: saved_views.save_view(name=name, query=query, shared=shared, owner=request.user),
-        done="View saved.",
-        to="runs:list",
-    )
-    return redirect(f"{reverse('runs:list')}?{saved_views.clean(query)}")
-
-
-@require_POST
-@page()
-def view_delete(request: PageRequest, pk: int) -> HttpResponse:
-    return act(
-        request, lambda: saved_views.delete_view(pk=pk, actor=request.user), done="View deleted.", to="runs:list"
-    )
 
 
 @require_POST

@@ -8,7 +8,7 @@ import django_tables2 as tables
 from django.utils.html import format_html, format_html_join
 
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, Task
-from composer_web.ui.tables import NUMBER, STRONG, AgoColumn, NumberColumn, Table, TickColumn
+from composer_web.ui.tables import NUMBER, STRONG, AgoColumn, ChosenTable, NumberColumn, Table, TickColumn
 from composer_web.ui.templatetags import ui
 
 
@@ -29,7 +29,7 @@ class ShareColumn(tables.Column):
         super().__init__(*args, default="–", attrs=NUMBER, **kwargs)
 
     def render(self, value: float) -> str:
-        return f"{value:.0%}"
+        return ui.percent(value, 0)
 
 
 NAME = {"td": {"class": "strong name"}}
@@ -37,7 +37,9 @@ LONG = {"td": {"class": "long"}}
 """Cells with paths and names of functions: they may break anywhere, so that they widen no page."""
 
 
-class TaskTable(Table):
+class TaskTable(ChosenTable):
+    always = ("select", "slug")
+    unusual = frozenset({"family"})
     select = TickColumn("task")
     slug = tables.Column(verbose_name="Task", linkify=("tasks:detail", {"slug": tables.A("slug")}), attrs=NAME)
     family = tables.Column()

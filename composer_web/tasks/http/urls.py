@@ -12,6 +12,7 @@ urlpatterns = [
     path("tasks/undo/", curation_views.undo, name="undo"),
     path("tasks/changes/", curation_views.changes, name="changes"),
     path("tasks/disagreements/", curation_views.disagreements, name="disagreements"),
+    path("tasks/<slug:slug>/preview/", views.task_preview, name="preview"),
     path("tasks/<slug:slug>/compare/", curation_views.compare, name="compare"),
     path("suites/open/", curation_views.suite_open, name="suite-open"),
     path("tasks/controls/run/", views.task_controls, name="controls"),

@@ -20,8 +20,10 @@ from composer_web.tasks.difficulty import of_suite
 from composer_web.tasks.http.path import steps
 from composer_web.tasks.http.tables import MemberTable, SuiteTable, TaskTable
 from composer_web.tasks.models import Split, Task
+from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import PageRequest, act, page, rows, show
+from composer_web.ui.tables import chosen_columns
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 PER_PAGE = 50
@@ -34,7 +36,7 @@ FILES_PER_PAGE = 20
 def task_list(request: PageRequest) -> HttpResponse:
     found = strict(TaskFilter, request.GET, queryset=selectors.tasks(), request=request)
     may_review = request.user.may("reviewer")
-    table = TaskTable(found.qs, exclude=() if may_review else ("select",))
+    table = TaskTable(found.qs, chosen=chosen_columns(request), exclude=() if may_review else ("select",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
         return rows(request, table)
@@ -45,10 +47,21 @@ def task_list(request: PageRequest) -> HttpResponse:
         "may_review": may_review,
         "live": "tasks",
         "query": request.GET.urlencode(),
+        "saved": saved_views.offered(request, request.user, "tasks"),
+        "previews": True,
+        "columns": table.offered(),
         "splits": Split.choices,
         "suite_names": selectors.suites().values_list("name", flat=True)[:200],
     }
     return show(request, "tasks/list.html", context)
+
+
+@require_safe
+@page()
+def task_preview(request: PageRequest, slug: str) -> HttpResponse:
+    """What the list shows beside its rows."""
+    task = selectors.get_task(slug)
+    return show(request, "tasks/_preview.html", {"task": task, "version": selectors.newest_version(task)})
 
 
 @require_safe
@@ -61,7 +74,9 @@ def task_detail(request: PageRequest, slug: str) -> HttpResponse:
     files = environment_files(spec)
     pages = Paginator(sorted(files.items()), FILES_PER_PAGE)
     file_page = pages.get_page(request.GET.get("files"))
-    table = RolloutTable(rollouts.rollout_rows().filter(group__task_version__task=task), exclude=("task", "match"))
+    table = RolloutTable(
+        rollouts.rollout_rows().filter(group__task_version__task=task), exclude=("select", "task", "match")
+    )
     RequestConfig(request, paginate={"per_page": 20}).configure(table)
     secrets = request.user.may("operator")
     context = {

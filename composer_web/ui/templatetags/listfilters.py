@@ -54,7 +54,8 @@ def active_filters(context: template.Context, found: FilterSet) -> list[Active]:
         rest = given.copy()
         for gone in (name, "page"):
             rest.pop(gone, None)
-        shown = ", ".join(known.get(value, value) for value in values)
+        told = getattr(field, "told", lambda value: value)
+        shown = ", ".join(known.get(value, told(value)) for value in values)
         query: Any = rest.urlencode()
         active.append(Active(name, str(field.label), shown, f"?{query}" if query else ""))
     return active

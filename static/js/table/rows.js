@@ -1,5 +1,6 @@
 // Rows of a list: a press anywhere on a row opens what it is about, j and k (or the arrows) move through the rows, Enter opens.
-// On a wide screen the row that has the focus is shown beside the list.
+// On a wide screen the row that has the focus, or that the mouse rests on, is shown beside the list.
+const REST = 250; // ms
 const WIDE = matchMedia("(min-width: 100rem)");
 const OWN = "a, button, input, label, select, textarea, summary, [contenteditable]";
 
@@ -43,7 +44,6 @@ export function start() {
     const holder = document.createElement("template");
     holder.innerHTML = await answer.text();
     pane.replaceChildren(holder.content);
-    pane.hidden = false;
     for (const row of list.querySelectorAll("tr.is-current")) row.classList.remove("is-current");
     link.closest("tr").classList.add("is-current");
   }
@@ -51,4 +51,11 @@ export function start() {
     const link = linkOf(event.target.closest("tbody tr"));
     if (link) preview(link);
   });
+  let rest = 0;
+  list.addEventListener("pointerover", (event) => {
+    clearTimeout(rest);
+    const link = event.pointerType === "mouse" && linkOf(event.target.closest("tbody tr"));
+    if (link) rest = setTimeout(preview, REST, link);
+  });
+  list.addEventListener("pointerleave", () => clearTimeout(rest));
 }

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import random
+import re
 
 import pytest
 from django.templatetags.static import static
-from playwright.sync_api import Page, ViewportSize
+from playwright.sync_api import Page, ViewportSize, expect
 
+from composer_web.review.models import Annotation
 from composer_web.ui.templatetags import ui
 from tests.browser.conftest import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 DESK: ViewportSize = {"width": 1440, "height": 900}
+WIDE: ViewportSize = {"width": 1800, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
 FIRST_ROW = 220
@@ -67,3 +70,122 @@ def test_charts_and_pages_write_numbers_alike(operator: Page, product: Product) 
         for wrong in zip(pairs, written, [ui.quantity(*pair) for pair in pairs], strict=True)
         if wrong[1] != wrong[2]
     ] == []
+
+
+def test_rows_open_and_are_shown_beside_the_list(operator: Page, product: Product) -> None:
+    page, rows, preview = operator, operator.locator("#rows tbody tr"), operator.locator("#preview")
+    page.set_viewport_size(WIDE)
+    page.goto(f"{product.url}/rollouts/")
+    links = page.locator("td.strong a")
+    names = [links.nth(place).inner_text() for place in range(3)]
+    page.keyboard.press("j")
+    expect(links.first).to_be_focused()
+    expect(preview.locator("h2")).to_contain_text(names[0])
+    page.keyboard.press("j")
+    expect(preview.locator("h2")).to_contain_text(names[1])
+    page.keyboard.press("k")
+    expect(links.first).to_be_focused()
+    rows.nth(2).locator("td").nth(2).hover()
+    expect(preview.locator("h2")).to_contain_text(names[2])
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(rf"/rollouts/{names[0].removeprefix('#')}/"))
+    for path, words in (("/runs/", "Step"), ("/tasks/", "Instruction")):
+        page.goto(product.url + path)
+        rows.first.locator("td").nth(3).hover()
+        expect(preview).to_contain_text(words)
+    target = links.first.get_attribute("href")
+    rows.first.locator("td").nth(3).click()
+    expect(page).to_have_url(f"{product.url}{target}")
+
+
+def test_columns_are_sized_chosen_and_stay_in_sight(operator: Page, product: Product) -> None:
+    page = operator
+    page.set_viewport_size(DESK)
+    page.goto(f"{product.url}/tasks/")
+    head = page.locator("#rows th", has_text="Source")
+
+    def width() -> float:
+        box = head.bounding_box()
+        assert box is not None
+        return box["width"]
+
+    edge, before = head.locator(".resize").bounding_box(), width()
+    assert edge is not None
+    page.mouse.move(edge["x"] + 2, edge["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(edge["x"] + 82, edge["y"] + 5)
+    page.mouse.up()
+    assert width() == pytest.approx(before + 80, abs=4)
+    head.get_by_role("link").focus()
+    page.keyboard.press("Shift+ArrowRight")
+    assert width() == pytest.approx(before + 96, abs=4)
+    page.reload()
+    expect(head.locator(".resize")).to_be_attached()
+    assert width() == pytest.approx(before + 96, abs=4)
+    head.get_by_role("link").focus()
+    page.keyboard.press("Shift+Home")
+    assert width() == pytest.approx(before, abs=4)
+
+    page.mouse.wheel(0, 600)
+    page.wait_for_function("scrollY > 300")
+    bar, box = page.locator(".topbar").bounding_box(), head.bounding_box()
+    assert bar is not None and box is not None
+    assert box["y"] == pytest.approx(bar["height"], abs=2), "the head sticks below the bar"
+
+    page.locator("#columns").click()
+    for name in ("Source", "Category"):
+        page.get_by_role("checkbox", name=name, exact=True).uncheck()
+    page.get_by_role("checkbox", name="Family", exact=True).check()
+    page.locator("form[data-columns] button").click()
+    expect(page.locator("#rows th", has_text="Family")).to_be_visible()
+    expect(head).to_have_count(0)
+
+
+def test_filters_apply_at_once_and_are_kept_as_a_view(operator: Page, product: Product) -> None:
+    page, chip = operator, operator.get_by_role("link", name="Remove filter Severity: high")
+    page.goto(f"{product.url}/findings/")
+    page.locator(".toolbar__filters > summary").click()
+    page.get_by_label("Severity").select_option("high")
+    expect(page).to_have_url(re.compile(r"/findings/\?severity=high$"))
+    expect(chip).to_be_visible()
+    page.locator("#views").click()
+    page.get_by_label("Save as").fill("Severe")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#messages, .messages, .toasts").first).to_contain_text("View saved")
+    chip.click()
+    expect(page).to_have_url(f"{product.url}/findings/")
+    page.locator(".toolbar__filters > summary").click()
+    run = page.get_by_label("Run", exact=True)
+    run.focus()
+    expect(page.locator("#run-names option")).not_to_have_count(0)
+    run.fill("small repos")
+    run.press("Enter")
+    expect(page.get_by_role("link", name="Remove filter Run: small repos")).to_be_visible()
+    page.locator("#views").click()
+    page.get_by_role("link", name="Severe").click()
+    expect(page).to_have_url(f"{product.url}/findings/?severity=high")
+
+
+def test_what_is_ticked_is_acted_on_together(operator: Page, product: Product) -> None:
+    page, bar = operator, operator.locator("#bulk")
+    page.goto(f"{product.url}/rollouts/")
+    expect(bar).to_be_hidden()
+    for box in page.locator("[data-tick]").all()[:2]:
+        box.check()
+    expect(bar).to_contain_text("2 selected")
+    page.get_by_role("textbox", name="Tag", exact=True).or_(page.get_by_role("combobox", name="Tag", exact=True)).fill(
+        "odd-end"
+    )
+    page.get_by_role("button", name="Add tag").click()
+    expect(page.locator("body")).to_contain_text("2 rollouts: tag odd-end")
+    assert Annotation.objects.filter(kind="tag", value="odd-end", removed_at=None).count() == 2
+
+    page.goto(f"{product.url}/runs/")
+    pause, archive = bar.get_by_role("button", name="Pause"), bar.get_by_role("button", name="Archive")
+    page.get_by_role("checkbox", name="Select RL on small repositories").check()
+    expect(pause).to_be_visible()
+    expect(archive).to_be_hidden()
+    page.get_by_role("checkbox", name="Select RL on-policy").check()
+    expect(pause).to_be_hidden()
+    page.get_by_role("checkbox", name="Select RL on small repositories").uncheck()
+    expect(archive).to_be_visible()

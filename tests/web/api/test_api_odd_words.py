@@ -119,8 +119,8 @@ def test_no_odd_page_of_a_list_breaks_it(admin: Client, query: str) -> None:
 
 
 def test_halves_of_characters_are_named(admin: Client) -> None:
-    body = {"name": "half \ud800", "query": "", "shared": False}
-    answer = admin.post("/api/v1/runs/views", json.dumps(body), content_type="application/json")
+    body = {"table": "runs", "name": "half \ud800", "query": "", "shared": False}
+    answer = admin.post("/api/v1/views", json.dumps(body), content_type="application/json")
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "name"
     many = admin.post("/api/v1/exports", {"format": "csv", "query": "a&" * 4000}, content_type="application/json")

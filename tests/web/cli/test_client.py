@@ -55,9 +55,9 @@ def test_an_operation_of_each_kind(client: Client, draft: Run, tmp_path: Path) -
     assert client.patch("/runs/{run_id}", {"tags": ["a"]}, run_id=draft.pk)["tags"] == ["a"]
     assert client.post("/runs/{run_id}/{action}", run_id=draft.pk, action="start")["state"] == "queued"
     # an answer without content
-    view = client.post("/runs/views", {"name": "mine", "query": "state=queued"})
-    assert client.delete("/runs/views/{view_id}", view_id=view["id"]) is None
-    assert client.get("/runs/views") == []
+    view = client.post("/views", {"table": "runs", "name": "mine", "query": "state=queued"})
+    assert client.delete("/views/{view_id}", view_id=view["id"]) is None
+    assert client.get("/views") == []
     # a download, an upload of it, and a file that a worker wrote
     bundle = tmp_path / "suite.zip"
     with bundle.open("wb") as file:

@@ -128,14 +128,15 @@ def test_labels(cli: Cli, reviewer: Cli, trained: Run, people: dict[str, User]) 
     assert data(cli("exclusions", "create", "quality", "flags", "reward_hack", "--json")) == [{"count": 1}]
 
 
-def test_views_and_queries(cli: Cli, reviewer: Cli, draft: Run) -> None:
-    for noun, address in (("views", "state=running"), ("queries", "verdict=failed&sort=-reward")):
-        (made,) = data(cli(noun, "create", "mine", address, "--json"))
-        assert (made["query"], made["shared"], made["owner"]) == (address, False, "operator")
-        assert data(reviewer(noun, "list", "--json")) == []
-        data(cli(noun, "create", "mine", address, "--shared", "--json"))
-        (seen,) = data(reviewer(noun, "list", "--json"))
+def test_saved_views(cli: Cli, reviewer: Cli, draft: Run) -> None:
+    for table, address in (("runs", "state=running"), ("findings", "severity=high&sort=-created_at")):
+        (made,) = data(cli("views", "create", table, "mine", address, "--json"))
+        assert (made["table"], made["query"], made["shared"], made["owner"]) == (table, address, False, "operator")
+        assert data(reviewer("views", "list", "--json")) == []
+        data(cli("views", "create", table, "mine", address, "--shared", "--json"))
+        (seen,) = data(reviewer("views", "list", "--table", table, "--json"))
         assert (seen["id"], seen["shared"]) == (made["id"], True)
-        assert reviewer(noun, "delete", str(made["id"]))[0] == 1, "somebody else's"
-        assert data(cli(noun, "delete", str(made["id"]), "--json")) == {"deleted": made["id"]}
-        assert cli(noun, "list") == (0, "nothing\n")
+        assert reviewer("views", "delete", str(made["id"]))[0] == 1, "somebody else's"
+        assert data(cli("views", "delete", str(made["id"]), "--json")) == {"deleted": made["id"]}
+        assert cli("views", "list") == (0, "nothing\n")
+    assert cli("views", "create", "policies", "mine", "")[0] == 1

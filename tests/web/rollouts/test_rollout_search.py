@@ -9,10 +9,8 @@ from django.test import Client
 
 from composer_web.accounts.models import User
 from composer_web.core.artifacts import artifacts
-from composer_web.core.errors import NotFound, UserError
 from composer_web.core.queue import leases
 from composer_web.rollouts.dispatch import services as rollouts
-from composer_web.rollouts.exports import saved_queries
 from composer_web.rollouts.models import Group, Rollout, RolloutText
 from composer_web.rollouts.search import fulltext
 from composer_web.runs.models import Run
@@ -106,18 +104,3 @@ def test_a_very_long_rollout_is_indexed_in_part_and_says_so(recorded: list[Rollo
     assert kept.missing > 1_000_000
     assert fulltext.holding(Rollout.objects.all(), "needle").exists()
     assert not fulltext.holding(Rollout.objects.all(), "haystack").exists()
-
-
-def test_a_query_is_kept_shared_and_deleted(people: dict[str, User]) -> None:
-    own = saved_queries.save(
-        name=" broken ", query="?text=a+b&verdict=failed&page=3&evil=1", shared=False, owner=people["viewer"]
-    )
-    assert own.query == "verdict=failed&text=a+b" or own.query == "text=a+b&verdict=failed"
-    saved_queries.save(name="broken", query="verdict=passed", shared=True, owner=people["viewer"])
-    assert saved_queries.queries_for(people["reviewer"]).get().query == "verdict=passed"
-    with pytest.raises(NotFound):
-        saved_queries.delete(pk=own.pk, actor=people["operator"])
-    with pytest.raises(UserError, match="1 to 60 characters"):
-        saved_queries.save(name=" ", query="", shared=False, owner=people["viewer"])
-    saved_queries.delete(pk=own.pk, actor=people["admin"])
-    assert not saved_queries.queries_for(people["viewer"]).exists()

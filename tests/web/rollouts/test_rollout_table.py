@@ -6,7 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
+from composer_web.review.models import Annotation, Queue
 from composer_web.rollouts.models import Rollout
+from composer_web.tasks.models import Task
 from tests.browser import seed
 from tests.web import seeded
 from tests.web.seeded import client
@@ -74,3 +76,58 @@ def test_what_came_of_a_rollout_is_shown_beside_the_list(world: seed.World) -> N
     for words in ("failed", "case-", "<h3>Patch</h3>", rollout.cause):
         assert words in html, words
     assert "<html" not in html
+
+
+def test_the_ticked_are_annotated_together_or_not_at_all(world: seed.World) -> None:
+    reviewer, picked = client(world, "reviewer"), list(Rollout.objects.order_by("pk").values_list("pk", flat=True)[:3])
+    assert 'name="rollout"' in reviewer.get("/rollouts/").content.decode()
+    assert 'name="rollout"' not in client(world, "viewer").get("/rollouts/").content.decode()
+
+    def act(action: str, **values: str) -> str:
+        given = {"rollout": picked, "action": action, "next": "/rollouts/?verdict=failed", **values}
+        answer = reviewer.post("/rollouts/bulk/", given, follow=True)
+        assert answer.redirect_chain[-1][0] == "/rollouts/?verdict=failed"
+        return " ".join(str(message) for message in answer.context["messages"])
+
+    marks = Annotation.objects.filter(rollout__in=picked, removed_at=None)
+    before = marks.count()
+    assert "3 rollouts: tag leaks" in act("tag", value_tag="leaks")
+    assert "3 rollouts: verdict bad" in act("verdict", value_verdict="bad")
+    assert "3 rollouts: needs review" in act("needs_review")
+    assert "3 rollouts: assignee reviewer" in act("assignee", value_assignee="reviewer")
+    assert marks.filter(value="leaks").count() == marks.filter(kind="verdict", value="bad").count() == 3
+    assert marks.count() >= before + 6
+    assert "choose one of them" in act("assignee", value_assignee="nobody")
+    assert "shorten it" in act("tag", value_tag="é")
+    assert "action is 'erase'" in act("erase")
+    queue = Queue.objects.filter(closed_at=None).earliest("pk")
+    assert "no review queue is named" in act("queue")
+    held = queue.items.filter(rollout__in=picked).count()
+    assert f"{3 - held} added" in act("queue", value_queue=queue.name)
+    assert queue.items.filter(rollout__in=picked).count() == 3
+    assert reviewer.get("/rollouts/bulk/choices/").content.decode().count("<datalist") == 3
+    assert client(world, "viewer").post("/rollouts/bulk/", {"rollout": picked}).status_code == 403
+
+
+def test_a_run_is_found_by_number_or_name(world: seed.World) -> None:
+    operator = client(world)
+    of_run = set(Rollout.objects.filter(group__run=world.run).values_list("pk", flat=True))
+    for given in (str(world.run.pk), f"%23{world.run.pk}", "SMALL+repositories", quote(world.run.name)):
+        answer = operator.get(f"/rollouts/?run={given}")
+        assert {row.pk for row in answer.context["table"].page.object_list.data} <= of_run, given
+    assert f"Remove filter Run: {world.run.name}" in operator.get(f"/rollouts/?run={world.run.pk}").content.decode()
+    for address in ("/rollouts/", "/evaluations/", "/annotations/", "/findings/"):
+        assert operator.get(f"{address}?run=small+repositories").status_code == 200
+        refused = operator.get(f"{address}?run=nothing+like+it")
+        assert refused.status_code == 422 and "choose one of the names" in refused.content.decode()
+    several = operator.get("/rollouts/?run=RL")
+    assert several.status_code == 422 and f"#{world.run.pk}" in several.content.decode()
+    names = operator.get("/runs/names/").content.decode()
+    assert f'value="{world.run.name}"' in names
+
+
+def test_runs_and_tasks_are_shown_beside_their_lists_too(world: seed.World) -> None:
+    operator, task = client(world), Task.objects.earliest("pk")
+    assert world.run.name in operator.get(f"/runs/{world.run.pk}/preview/").content.decode()
+    html = operator.get(f"/tasks/{task.slug}/preview/").content.decode()
+    assert task.slug in html and "Instruction" in html and "<html" not in html

@@ -1,0 +1,1 @@
+"""Pages and API of what people keep of the lists: saved views."""
