@@ -44,9 +44,21 @@ export function start() {
     const holder = document.createElement("template");
     holder.innerHTML = await answer.text();
     pane.replaceChildren(holder.content);
-    for (const row of list.querySelectorAll("tr.is-current")) row.classList.remove("is-current");
-    link.closest("tr").classList.add("is-current");
+    mark();
   }
+  function mark() {
+    for (const row of list.querySelectorAll("tbody tr")) row.classList.toggle("is-current", linkOf(row)?.href === shown);
+  }
+  // A refresh of the rows leaves the focus where it was.
+  let held = "";
+  document.addEventListener("htmx:beforeSwap", () => {
+    held = links().includes(document.activeElement) ? document.activeElement.href : "";
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    const link = held && document.activeElement === document.body && links().find(({ href }) => href === held);
+    if (link) link.focus({ preventScroll: true });
+    mark();
+  });
   list.addEventListener("focusin", (event) => {
     const link = linkOf(event.target.closest("tbody tr"));
     if (link) preview(link);

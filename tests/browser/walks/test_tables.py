@@ -13,6 +13,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 from composer_web.review.models import Annotation
 from composer_web.ui.templatetags import ui
 from tests.browser.conftest import Product
+from tests.browser.screenshots import settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 DESK: ViewportSize = {"width": 1440, "height": 900}
@@ -72,6 +73,13 @@ def test_charts_and_pages_write_numbers_alike(operator: Page, product: Product) 
     ] == []
 
 
+def opened(page: Page, url: str) -> None:
+    """A live list that has fetched its rows once more after joining, so that they stay."""
+    with page.expect_response(lambda answer: answer.url == url and answer.request.resource_type == "xhr"):
+        page.goto(url)
+    settle(page)
+
+
 def test_rows_open_and_are_shown_beside_the_list(operator: Page, product: Product) -> None:
     page, rows, preview = operator, operator.locator("#rows tbody tr"), operator.locator("#preview")
     page.set_viewport_size(WIDE)
@@ -101,13 +109,11 @@ def test_rows_open_and_are_shown_beside_the_list(operator: Page, product: Produc
 def test_columns_are_sized_chosen_and_stay_in_sight(operator: Page, product: Product) -> None:
     page = operator
     page.set_viewport_size(DESK)
-    page.goto(f"{product.url}/tasks/")
     head = page.locator("#rows th", has_text="Source")
+    opened(page, f"{product.url}/tasks/")
 
     def width() -> float:
-        box = head.bounding_box()
-        assert box is not None
-        return box["width"]
+        return float(head.evaluate("head => head.getBoundingClientRect().width"))
 
     edge, before = head.locator(".resize").bounding_box(), width()
     assert edge is not None
@@ -119,7 +125,7 @@ def test_columns_are_sized_chosen_and_stay_in_sight(operator: Page, product: Pro
     head.get_by_role("link").focus()
     page.keyboard.press("Shift+ArrowRight")
     assert width() == pytest.approx(before + 96, abs=4)
-    page.reload()
+    opened(page, f"{product.url}/tasks/")
     expect(head.locator(".resize")).to_be_attached()
     assert width() == pytest.approx(before + 96, abs=4)
     head.get_by_role("link").focus()
