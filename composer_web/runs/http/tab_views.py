@@ -153,4 +153,4 @@ def run_switch(request: PageRequest) -> HttpResponse:
 def run_preview(request: PageRequest, pk: int) -> HttpResponse:
     """What a list shows beside its rows."""
     run = selectors.get_run(pk)
-    return show(request, "runs/_preview.html", {"run": run, "figures": figures(run)})
+    return show(request, "runs/_preview.html", {"run": run, "figures": figures(run, {})})

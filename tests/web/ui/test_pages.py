@@ -180,7 +180,7 @@ def test_controls_of_several_tasks(world: seed.World) -> None:
     assert "data-tick" not in client(world, "viewer").get("/tasks/").content.decode()
     assert "data-tick" in client(world, "reviewer").get("/tasks/").content.decode()
     html = client(world, "reviewer").post("/tasks/controls/run/", wanted, follow=True).content.decode()
-    assert "controls of 2 tasks are on their way" in html
+    assert "Validation of 2 tasks is queued" in html
     (asked,) = Outbox.objects.filter(task="tasks.run_controls").order_by("-pk")[:1]
     assert sorted(asked.kwargs["version_ids"]) == sorted(version.pk for version in picked)
 
