@@ -133,7 +133,7 @@ def test_columns_are_sized_chosen_and_stay_in_sight(operator: Page, product: Pro
     assert width() == pytest.approx(before, abs=4)
 
     page.mouse.wheel(0, 600)
-    page.wait_for_function("scrollY > 300")
+    page.wait_for_function("() => scrollY > 300")
     bar, box = page.locator(".topbar").bounding_box(), head.bounding_box()
     assert bar is not None and box is not None
     assert box["y"] == pytest.approx(bar["height"], abs=2), "the head sticks below the bar"
