@@ -11,7 +11,7 @@ from django.urls import reverse
 from composer_web.core import detectors
 from composer_web.core.queue import overview, usage
 from composer_web.evals.models import Evaluation
-from composer_web.evals.results.leaderboard import ranked
+from composer_web.evals.results.leaderboard import scored
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.models import Rollout
@@ -29,7 +29,6 @@ MAX_ACTIVE = 4
 RECENT = 6
 FAILURES = 8
 SCORES = 8
-MAX_EVALUATIONS = 200
 
 
 @dataclass(frozen=True)
@@ -136,25 +135,16 @@ def _figures(run: Run) -> list[Figure]:
 
 def scores() -> list[Score]:
     """The best policy versions on each benchmark release, newest release first."""
-    rows = (
-        ranked()
-        .select_related("policy", "release")
-        .defer("release__statistics", "release__contamination", "policy__architecture", "conditions")
-    )
-    newest: dict[tuple[int, str], Evaluation] = {}
-    for evaluation in rows.order_by("-release_id", "-pk")[:MAX_EVALUATIONS]:
-        newest.setdefault((evaluation.release_id or 0, evaluation.title), evaluation)
-    best = sorted(newest.values(), key=lambda one: (-(one.release_id or 0), -one.results["pass1"]))
     return [
         Score(
             evaluation=one,
-            benchmark=str(one.release),
-            url=reverse("evals:release", args=[one.release.benchmark, one.release.number]) if one.release else "",
+            benchmark=str(release),
+            url=reverse("evals:release", args=[release.benchmark, release.number]),
             score=one.results["pass1"],
             low=one.results.get("pass1_low"),
             high=one.results.get("pass1_high"),
         )
-        for one in best[:SCORES]
+        for release, one in scored(SCORES)[:SCORES]
     ]
 
 

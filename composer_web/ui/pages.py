@@ -88,6 +88,7 @@ def show(
     shared = {
         "may_operate": request.user.may("operator"),
         "now": timezone.now(),
+        "refused_form": lambda: refused.take(request),  # called where messages are shown, so at most once
         "access": access,
         "projects": projects,
         "project": next((place for place in projects if access and place["id"] == access.project), None),
@@ -125,9 +126,10 @@ def act(request: PageRequest, action: Callable[[], Any], *, done: str, to: str, 
     return redirect(to, **where)
 
 
-def refuse(request: PageRequest, error: Exception, *, to: str, **where: Any) -> HttpResponse:
-    """Say why a form was refused, on the page that it was sent from (`to` if unknown), which shows the form as it was typed."""
-    messages.error(request, str(error))
+def refuse(request: PageRequest, error: Exception, *, to: str, words: str = "", **where: Any) -> HttpResponse:
+    """Say why a form was refused, on the page that it was sent from (`to` if unknown), which shows the form as it was typed.
+    `words` are shown instead of the error's own."""
+    messages.error(request, words or str(error))
     refused.keep(request, field=getattr(error, "field", ""))
     sender = request.headers.get("Referer", "")
     known = url_has_allowed_host_and_scheme(

@@ -17,7 +17,7 @@ PANEL = "Tasks"
 TASK_COLUMNS = ("slug", "source", "category", "controls_ok", "test_strength", "review", "split", "tags")
 TASK_FILTERS = (
     *("q", "source", "category", "suite", "controls", "strength", "difficulty"),
-    *("strength_max", "review", "mine", "split", "tag", "finding"),
+    *("strength_max", "review", "mine", "split", "tag", "finding", "left_out"),
 )
 JOB_COLUMNS = (
     "id",
@@ -79,9 +79,13 @@ def update_tasks(
     split: Annotated[str | None, typer.Option(help="Move them to this split; empty: to none.")] = None,
     add_to: Annotated[str | None, typer.Option(metavar="SUITE", help="Add them to a suite.")] = None,
     remove_from: Annotated[str | None, typer.Option(metavar="SUITE", help="Remove them from a suite.")] = None,
+    leave_training: Annotated[bool, typer.Option(help="Move them out of training; a used suite is replaced.")] = False,
 ) -> None:
     """Change the instruction of one task, or tags, split or suite of many. `task-changes delete` undoes the latter."""
-    actions = fields(tag=add_tags, untag=remove_tags, split=split, suite=add_to, unsuite=remove_from)
+    out = "" if leave_training else None
+    actions = fields(
+        tag=add_tags, untag=remove_tags, leave_training=out, split=split, suite=add_to, unsuite=remove_from
+    )
     if (instruction is None) == (not actions):
         raise UsageError("name what to change: either --instruction, or --add-tags, --split, --add-to and their like")
     if instruction is not None:

@@ -53,6 +53,14 @@ startModules();
 // A refresh may bring what the page did not have at first, such as the first score of a release.
 document.addEventListener("htmx:afterSettle", startModules);
 
+// An address may name a drawer, which then is open.
+function openNamed() {
+  const named = document.getElementById(location.hash.slice(1));
+  if (named?.matches("details.drawer")) named.open = true;
+}
+openNamed();
+addEventListener("hashchange", openNamed);
+
 // A menu closes when the click or the focus goes elsewhere, or on Escape; what it asks in a dialog is still its own.
 const openMenus = () => document.querySelectorAll(":is(details.menu, details.hint)[open]");
 function closeOthers({ target }) {

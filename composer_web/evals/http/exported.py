@@ -50,10 +50,9 @@ EVALUATIONS = Table(
 )
 
 
-def _ranked(evaluations: QuerySet[Any], columns: Columns, size: int, _: int | None) -> Iterator[list[Row]]:
+def _ranked(releases: QuerySet[Any], columns: Columns, size: int, _: int | None) -> Iterator[list[Row]]:
     """One leaderboard per page, in the order of its web page."""
-    ranked = Release.objects.filter(pk__in=evaluations.values("release")).order_by("benchmark", "number")
-    for release in ranked:
+    for release in releases.order_by("benchmark", "number"):
         yield [_standing(release, row) for row in leaderboard.leaderboard(release)]
 
 
@@ -84,7 +83,7 @@ def _standing(release: Release, row: leaderboard.Row) -> Row:
 LEADERBOARD = Table(
     noun="Leaderboards",
     filter=LeaderboardFilter,
-    rows=leaderboard.ranked,
+    rows=lambda: leaderboard.releases().filter(evaluation_count__gt=0),
     page="evals:releases",
     linked=False,
     pages=_ranked,

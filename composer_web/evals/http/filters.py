@@ -5,7 +5,7 @@ from __future__ import annotations
 import django_filters as filters
 
 from composer_web.core.numbers import COUNT
-from composer_web.evals.models import Evaluation, EvaluationState, Phase
+from composer_web.evals.models import Evaluation, EvaluationState, Phase, Release
 from composer_web.ui.named import RUN, NamedFilter
 
 
@@ -22,9 +22,9 @@ class EvaluationFilter(filters.FilterSet):
 
 
 class LeaderboardFilter(filters.FilterSet):
-    benchmark = filters.CharFilter(field_name="release__benchmark", label="Benchmark")
-    release = filters.NumberFilter(field_name="release__number", label="Release", min_value=1, max_value=10**COUNT)
+    benchmark = filters.CharFilter(field_name="benchmark", label="Benchmark")
+    release = filters.NumberFilter(field_name="number", label="Release", min_value=1, max_value=10**COUNT)
 
     class Meta:
-        model = Evaluation
+        model = Release
         fields = ["benchmark", "release"]

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce
 
 from composer_web.core.errors import NotFound
 from composer_web.evals.models import Evaluation, Release, ReleaseTask
-from composer_web.rollouts.models import Quarantine, Rollout
+from composer_web.rollouts.models import Group, Quarantine, Rollout
 from trainer.rl.evaluate import mean_interval
 
 SATURATED_ROLLOUTS = 8
@@ -75,11 +76,15 @@ class Carried:
 
 
 def releases() -> QuerySet[Release]:
-    """Releases for lists, with suite, parent, and the number of finished evaluations."""
-    rows = Release.objects.select_related("suite", "parent", "created_by").annotate(
-        evaluation_count=Count("evaluations", filter=Q(evaluations__state="finished")),
+    """Releases for lists, with suite, parent, and how many evaluations count for them."""
+    members = ReleaseTask.objects.filter(release=OuterRef("pk")).order_by("task_version_id")
+    rows = Release.objects.select_related("suite", "parent", "created_by").alias(
+        covers=ArraySubquery(members.values("task_version_id"))
     )
-    return rows.order_by("benchmark", "-number")  # grouped queries have no order of their own
+    counted = measured().filter(_counts(OuterRef("pk"), OuterRef("suite_id"), OuterRef("covers")))
+    number = counted.order_by().values(all=Value(1)).annotate(n=Count("*")).values("n")
+    rows = rows.annotate(evaluation_count=Coalesce(Subquery(number), 0))
+    return rows.order_by("benchmark", "-number")
 
 
 def get_release(benchmark: str, number: int) -> Release:
@@ -101,34 +106,54 @@ def find(name: str) -> Release:
     return newest
 
 
-def ranked() -> QuerySet[Evaluation]:
-    """Evaluations eligible for a release's leaderboard."""
-    return comparable().filter(release__isnull=False)
-
-
-def finished(release: Release) -> QuerySet[Evaluation]:
-    """Its own evaluations, and those of its suite that covered exactly its task versions, newest first."""
-    own = Q(release=release) | Q(pk__in=_of_suite(release))
-    return comparable().filter(own).select_related("policy").order_by("-pk")
-
-
 def comparable() -> QuerySet[Evaluation]:
     """Finished evaluations with a score, without those that a person interrupted."""
     return Evaluation.objects.filter(state="finished", results__pass1__isnull=False, interruption__isnull=True)
 
 
-def _of_suite(release: Release) -> list[int]:
-    """Evaluations of the release's suite outside any release that measured exactly the same task versions."""
-    if (known := getattr(release, "suite_evaluations", None)) is not None:
-        return list(known)
-    members = list(release.members.order_by("task_version_id").values_list("task_version_id", flat=True))
-    rows = (
-        comparable()
-        .filter(release=None, suite_id=release.suite_id)
-        .annotate(versions=ArrayAgg("groups__task_version_id", distinct=True, order_by="groups__task_version_id"))
-    )
-    release.suite_evaluations = [pk for pk, versions in rows.values_list("pk", "versions") if versions == members]  # type: ignore[attr-defined]
-    return list(release.suite_evaluations)  # type: ignore[attr-defined]
+def measured() -> QuerySet[Evaluation]:
+    """Comparable evaluations that know which task versions they measured."""
+    groups = Group.objects.filter(evaluation=OuterRef("pk")).order_by("task_version_id")
+    return comparable().alias(covers=ArraySubquery(groups.values("task_version_id").distinct()))
+
+
+def _counts(release: Any, suite: Any, covers: Any) -> Q:
+    """Which of `measured()` count for a release: its own, and those of its suite that covered exactly its task versions. The
+    one rule of leaderboard, list, home and suite page."""
+    # The comparison of task versions comes last: it is a query for each evaluation that is left.
+    return Q(release=release) | Q(release=None) & Q(suite=suite) & Q(covers=covers)
+
+
+def _members(*shown: Release) -> dict[int, list[int]]:
+    """Release → its task versions, sorted."""
+    found: dict[int, list[int]] = {one.pk: [] for one in shown}
+    rows = ReleaseTask.objects.filter(release__in=found).order_by("task_version_id")
+    for release, version in rows.values_list("release_id", "task_version_id"):
+        found[release].append(version)
+    return found
+
+
+def finished(release: Release) -> QuerySet[Evaluation]:
+    """The evaluations that count for it, newest first."""
+    found = measured().filter(_counts(release.pk, release.suite_id, _members(release)[release.pk]))
+    return found.select_related("policy").order_by("-pk")
+
+
+def scored(newest: int) -> list[tuple[Release, Evaluation]]:
+    """What counts for the newest releases that have scores: of each the newest evaluation of a policy version and effort, best
+    first. An evaluation counts for the newest release only that has its tasks."""
+    rows = releases().select_related(None).defer("statistics", "contamination").filter(evaluation_count__gt=0)
+    shown = list(rows.order_by("-pk")[:newest])
+    if not shown:
+        return []
+    members = _members(*shown)
+    where = Case(*(When(_counts(one.pk, one.suite_id, members[one.pk]), then=Value(one.pk)) for one in shown))
+    counted = measured().annotate(counts_for=where).filter(counts_for__isnull=False).select_related("policy")
+    by_id, found = {one.pk: one for one in shown}, dict[tuple[int, str], Evaluation]()
+    for evaluation in counted.defer("policy__architecture", "conditions").order_by("-pk")[:MAX_ROWS]:
+        found.setdefault((evaluation.counts_for, evaluation.title), evaluation)
+    order = sorted(found.items(), key=lambda item: (-item[0][0], -item[1].results["pass1"]))
+    return [(by_id[pk], evaluation) for (pk, _), evaluation in order]
 
 
 def _newest(evaluations: QuerySet[Evaluation]) -> dict[str, Evaluation]:

@@ -55,6 +55,7 @@ def _list(
         "filling": fields(filters),
         "limit": given.get("limit", LIMIT),
         "problem": problem,
+        "open": bool(problem or filters),
     }
     return show(request, "review/list.html", context, status=422 if problem else 200)
 

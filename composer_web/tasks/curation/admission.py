@@ -7,7 +7,8 @@ from typing import Literal
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
-from composer_web.tasks.curation.training import LIVE_TRAINING, Holding, holdings
+from composer_web.core.errors import UserError
+from composer_web.tasks.curation.training import LIVE_TRAINING, Holding, consequences, holdings
 from composer_web.tasks.models import Suite, SuiteMembership, Task, TaskVersion
 
 Fix = Literal["leave_training", "split", "controls", ""]
@@ -24,59 +25,97 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """Why tasks cannot join a suite. A task has the first that holds. `key` names it in addresses."""
+
+    key: str
+    why: str
+    holds: Q
+    fix: Fix = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Tasks that a queue into a suite leaves out."""
+    """Tasks that a queue into a suite leaves out, what all of them can be helped by, and what that changes elsewhere."""
 
     count: int
+    key: str
     why: str
-    query: str
-    """Filters of the task list that show them."""
+    fix: Fix
+    consequences: tuple[str, ...] = ()
 
 
-def _blocked(suite: Suite) -> dict[str, tuple[Q, str]]:
-    """Reason → condition on tasks, and the filters that list them. A task counts for the first that holds."""
+def reasons(suite: Suite) -> list[Reason]:
     member = SuiteMembership.objects.filter(suite=suite, task=OuterRef("pk"))
-    found: dict[str, tuple[Q, str]] = {
-        f"in {suite.name} already": (Q(Exists(member)), f"suite={suite.name}"),
-        "fail their controls": (Q(controls_ok=False), "controls=false"),
-    }
+    found = [
+        Reason("member", f"in {suite.name} already", Q(Exists(member))),
+        Reason("rejected", "fail their validation", Q(controls_ok=False), "controls"),
+    ]
     if suite.purpose == "train":
         other = SuiteMembership.objects.filter(task=OuterRef("pk")).exclude(suite__purpose="train")
-        found["in held-out suites or benchmarks"] = (Q(Exists(other)), "")
-        found["on the split held-out or benchmark"] = (Q(split__in=["held-out", "benchmark"]), "")
-    else:
-        held = SuiteMembership.objects.filter(LIVE_TRAINING, task=OuterRef("pk"))
-        found["in training suites"] = (Q(Exists(held)), "")
-        found["on the split train"] = (Q(split="train"), "split=train")
+        return [
+            *found,
+            Reason("measuring", "in held-out suites or benchmarks", Q(Exists(other))),
+            Reason("held-out", "on the split held-out", Q(split="held-out"), "split"),
+            Reason("benchmark", "on the split benchmark", Q(split="benchmark"), "split"),
+        ]
+    held = SuiteMembership.objects.filter(LIVE_TRAINING, task=OuterRef("pk"))
+    return [
+        *found,
+        Reason("training", "in training suites", Q(Exists(held)), "leave_training"),
+        Reason("train", "on the split train", Q(split="train"), "split"),
+    ]
+
+
+def _first(suite: Suite) -> list[tuple[Reason, Q]]:
+    """Each reason with the condition that it is the first of a task."""
+    found, before = [], Q()
+    for reason in reasons(suite):
+        found.append((reason, reason.holds & ~before if before else reason.holds))
+        before = before | reason.holds
     return found
 
 
 def admissible(rows: QuerySet[Task], suite: Suite) -> QuerySet[Task]:
     """The tasks that could join the suite, up to content that nearly equals another task's, which joining compares."""
-    for condition, _ in _blocked(suite).values():
-        rows = rows.exclude(condition)
+    for reason in reasons(suite):
+        rows = rows.exclude(reason.holds)
     return rows
 
 
 def left_out(rows: QuerySet[Task], suite: Suite) -> list[LeftOut]:
-    """Numbers of the tasks that `admissible` leaves out, by their first reason. One query."""
-    conditions, before = {}, Q()
-    for index, (condition, _) in enumerate(_blocked(suite).values()):
-        conditions[f"n{index}"] = Count("pk", filter=condition & ~before if before else condition)
-        before = before | condition
-    counts = rows.order_by().aggregate(**conditions)
+    """The tasks that `admissible` leaves out, counted by reason in one query."""
+    conditions = _first(suite)
+    counts = rows.order_by().aggregate(
+        **{f"n{index}": Count("pk", filter=condition) for index, (_, condition) in enumerate(conditions)}
+    )
     return [
-        LeftOut(counts[f"n{index}"], why, query)
-        for index, (why, (_, query)) in enumerate(_blocked(suite).items())
+        LeftOut(
+            counts[f"n{index}"],
+            reason.key,
+            reason.why,
+            reason.fix,
+            tuple(consequences(rows.filter(condition))) if reason.fix == "leave_training" else (),
+        )
+        for index, (reason, condition) in enumerate(conditions)
         if counts[f"n{index}"]
     ]
+
+
+def left_out_by(rows: QuerySet[Task], suite: Suite, key: str) -> tuple[Reason, QuerySet[Task]]:
+    """The tasks of one reason. Raises UserError for a reason that the suite does not have."""
+    for reason, condition in _first(suite):
+        if reason.key == key:
+            return reason, rows.filter(condition)
+    known = ", ".join(reason.key for reason in reasons(suite))
+    raise UserError("left_out", f"{suite.name} leaves tasks out for: {known}; not {key[:40]!r}")
 
 
 def obstacles(task: Task, version: TaskVersion, suite: Suite) -> list[Obstacle]:
     """Everything that keeps the task out of the suite, each with the fix that the page offers."""
     found: list[Obstacle] = []
     if version.controls_ok is False:
-        found.append(Obstacle(f"version {version.number} fails its validation"))
+        found.append(Obstacle(f"version {version.number} fails its validation", "controls"))
     if suite.purpose == "train":
         others = Suite.objects.filter(memberships__task=task).exclude(purpose="train").distinct().order_by("name")
         if names := list(others.values_list("name", flat=True)):

@@ -7,8 +7,10 @@ from typing import get_args
 import django_filters as filters
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from composer_web.core.errors import UserError
+from composer_web.tasks.curation import admission
 from composer_web.tasks.models import ReviewState, Split, Suite, SuiteMembership, Task, TaskReview
-from composer_web.ui.filters import slug_contains
+from composer_web.ui.filters import WrongFilter, slug_contains
 from sandbox.tasks.spec import Category, TaskSource
 
 CONTROLS = [("true", "passed"), ("false", "rejected"), ("none", "not run")]
@@ -75,6 +77,7 @@ class TaskFilter(filters.FilterSet):
     )
     tag = filters.CharFilter(method="by_tag", label="Tag")
     finding = filters.CharFilter(method="by_finding", label="Finding")
+    left_out = filters.CharFilter(method="by_left_out", label="Left out of")
 
     class Meta:
         model = Task
@@ -119,6 +122,17 @@ class TaskFilter(filters.FilterSet):
 
         found = Finding.objects.exclude(state="dismissed").filter(task_version__task=OuterRef("pk"))
         return query.filter(Exists(found if value == "any" else found.filter(rule=value)))
+
+    def by_left_out(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
+        """`SUITE:REASON`: tasks that cannot join a suite, as the queue into it counts them."""
+        suite_name, _, reason = value.rpartition(":")
+        suite = Suite.objects.filter(name=suite_name).first()
+        if suite is None:
+            raise WrongFilter(name, f"{name} is SUITE:REASON; there is no suite {suite_name[:80]!r}")
+        try:
+            return admission.left_out_by(query, suite, reason)[1]
+        except UserError as error:
+            raise WrongFilter(name, f"{name}: {error}") from error
 
     def by_mine(self, query: QuerySet[Task], name: str, value: str) -> QuerySet[Task]:
         person = getattr(self.request, "auth", None) or self.request.user  # a token's owner, or who is logged in

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from composer_web.accounts.models import User
@@ -48,6 +48,24 @@ def holdings(task: Task) -> list[Holding]:
     return [
         Holding(suite, used, _successor(suite.name) if used else "") for suite in found for used in (is_used(suite),)
     ]
+
+
+def consequences(tasks: QuerySet[Task]) -> list[str]:
+    """What moving all of these out does to each live training suite that has some of them."""
+    live = SuiteMembership.objects.filter(LIVE_TRAINING, task__in=tasks.values("pk").order_by())
+    counted = live.values("suite").annotate(count=Count("task", distinct=True)).order_by("-count", "suite__name")
+    numbers = dict(counted.values_list("suite", "count"))
+    suites = Suite.objects.in_bulk(numbers)
+    found = []
+    for pk, count in numbers.items():
+        suite, many = suites[pk], f"{count} task{'s' * (count != 1)}"
+        if is_used(suite):
+            found.append(
+                f"suite {suite.name} has been used, so it is retired and new runs use {_successor(suite.name)} without {many}"
+            )
+        else:
+            found.append(f"suite {suite.name} loses {many}")
+    return found
 
 
 def _successor(name: str) -> str:

@@ -14,7 +14,7 @@ from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page
 from composer_web.core.errors import NotFound, UserError
 from composer_web.tasks import reviewing, selectors
-from composer_web.tasks.curation import comparing
+from composer_web.tasks.curation import bulk, comparing
 from composer_web.tasks.curation import services as curation
 from composer_web.tasks.curation.facets import facets
 from composer_web.tasks.curation.filters import TaskFilter
@@ -132,7 +132,7 @@ def compare_versions(request: HttpRequest, slug: str, before: int, after: int) -
 )
 def change_tasks(request: HttpRequest, payload: BulkIn) -> Any:
     """All of them or none."""
-    return curation.apply(
+    return bulk.change(
         tasks=curation.named(payload.tasks), action=payload.action, value=payload.value, actor=caller(request)
     )
 

@@ -10,6 +10,7 @@ from ninja import Schema
 from pydantic import Field
 
 from composer_web.api.schemas import Body
+from composer_web.tasks.curation.bulk import Action
 
 
 class ReviewIn(Body):
@@ -56,8 +57,12 @@ class MadeOut(Schema):
 
 
 class BulkIn(Body):
-    action: Literal["tag", "untag", "split", "suite", "unsuite"]
-    value: str = Field(default="", max_length=2000, description="Tags by commas, a side, or the name of a suite")
+    action: Action
+    value: str = Field(
+        default="",
+        max_length=2000,
+        description="Tags by commas, a side, the name of a suite; nothing for leave_training",
+    )
     tasks: list[str] = Field(min_length=1, max_length=5000, description="Slugs")
 
 

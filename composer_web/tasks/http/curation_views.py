@@ -9,20 +9,22 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from composer_web.core.errors import NotFound, UserError
 from composer_web.core.numbers import row_ids, whole
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.trajectory.transcript import clip, diff_view
-from composer_web.tasks import reviewing, selectors
+from composer_web.tasks import reviewing, selectors, services
 from composer_web.tasks.curation import admission, comparing, training
+from composer_web.tasks.curation import bulk as changes_of_many
 from composer_web.tasks.curation import services as curation
 from composer_web.tasks.curation.facets import LABELS, facets, unasked
 from composer_web.tasks.curation.filters import TaskFilter
+from composer_web.tasks.http.admission_views import back, offer
 from composer_web.tasks.http.views import suites_page
 from composer_web.tasks.models import Split, Suite, Task, TaskVersion
+from composer_web.ui import refused
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import PageRequest, page, refuse, show
 
@@ -40,9 +42,22 @@ def _tasks(request: PageRequest) -> Any:
 
 
 def _queue(request: PageRequest) -> Any:
-    """The tasks to review: into a suite (`?into=`), those that can join it."""
+    """The tasks to review: into a suite (`?into=`), those that can join it, or those that one reason leaves out."""
     rows, suite = _tasks(request), _into(request)
-    return rows if suite is None else admission.admissible(rows, suite)
+    return rows if suite is None or "left_out" in request.GET else admission.admissible(rows, suite)
+
+
+def _left_out(request: PageRequest, into: Suite | None) -> dict[str, Any]:
+    """What the queue into a suite leaves out, for `_left_out.html`."""
+    if into is None or "left_out" in request.GET:
+        return {"left_out": []}
+    others = request.GET.copy()
+    others.pop("into", None)
+    return {
+        "left_out": admission.left_out(_tasks(request), into),
+        "others": others.urlencode(),
+        "queue": f"{reverse('tasks:review')}?{request.GET.urlencode()}",
+    }
 
 
 def _into(request: PageRequest) -> Suite | None:
@@ -79,8 +94,9 @@ def review(request: PageRequest) -> HttpResponse:
     if task is not None:
         return redirect(_address(request, task))
     into = _into(request)
-    left = admission.left_out(_tasks(request), into) if into else []
-    context = {"query": request.GET.urlencode(), "into": into.name if into else "", "left_out": left}
+    context = {
+        "query": request.GET.urlencode(), "into": into.name if into else "", **_left_out(request, into),
+    }  # fmt: skip
     return show(request, "tasks/review_done.html", context)
 
 
@@ -119,7 +135,7 @@ def review_task(request: PageRequest, slug: str) -> HttpResponse:
         "here": _address(request, task),
         "into": request.GET.get("into", ""),
         "obstacles": admission.obstacles(task, version, into) if into else [],
-        "left_out": admission.left_out(_tasks(request), into) if into else [],
+        **_left_out(request, into),
         "splits": Split.choices,
         "suites": selectors.suites().values_list("name", flat=True)[:200],
     }
@@ -207,16 +223,17 @@ def _leave_training(request: PageRequest, task: Task, version: TaskVersion) -> D
     return f"{task.slug} is out of training: {'; '.join(consequences)}.", False, ""
 
 
-ACTIONS = {"decide": _decide, "edit": _edit, "tag": _tag, "split": _split, "leave-training": _leave_training}
+def _validate(request: PageRequest, task: Task, version: TaskVersion) -> Done:
+    services.request_task_controls(versions=[version], actor=request.user)
+    return f"The validation of {task.slug} is queued.", False, ""
+
+
+ACTIONS = {
+    "decide": _decide, "edit": _edit, "tag": _tag, "split": _split, "leave-training": _leave_training, "validate": _validate,
+}  # fmt: skip
 
 
 # --- many tasks -------------------------------------------------------------------------------------------------
-
-
-def _back(request: PageRequest, otherwise: str) -> str:
-    to = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(to, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return to if safe else reverse(otherwise)
 
 
 @require_POST
@@ -226,16 +243,22 @@ def bulk(request: PageRequest) -> HttpResponse:
     wanted = row_ids(request.POST.getlist("task"))
     action = request.POST.get("action", "")
     value = request.POST.get(f"value_{action.removeprefix('un')}", "")
+    tasks = list(Task.objects.filter(pk__in=wanted))
+    if action == "unsplit":
+        action, value = "split", ""
     try:
-        tasks = list(Task.objects.filter(pk__in=wanted))
-        done = curation.apply(tasks=tasks, action=action, value=value, actor=request.user)  # type: ignore[arg-type]
+        done = changes_of_many.change(tasks=tasks, action=action, value=value, actor=request.user)
     except UserError as error:
-        return refuse(request, error, to=_back(request, "tasks:list"))
+        suite = Suite.objects.filter(name=value).first() if action == "suite" else None
+        words = offer(error, tasks, suite) if suite else str(error)
+        return refuse(request, error, words=words, to=back(request, "tasks:list"))
+    if action == changes_of_many.LEAVE_TRAINING:  # they are still ticked, to be added to the suite now
+        refused.keep(request)
     same = f", {done.unchanged} were so already" if done.unchanged else ""
     messages.success(
         request, f"{done.changed} task{'s' * (done.changed != 1)} changed{same}.", extra_tags=f"undo:{done.id}"
     )
-    return redirect(_back(request, "tasks:list"))
+    return redirect(back(request, "tasks:list"))
 
 
 @require_POST
@@ -247,9 +270,9 @@ def undo(request: PageRequest) -> HttpResponse:
         curation.require_may_undo(batch=batch, actor=request.user)
         done = curation.undo(batch=batch, actor=request.user)
     except UserError as error:
-        return _answer(request, 422, str(error), _back(request, "tasks:changes"))
+        return _answer(request, 422, str(error), back(request, "tasks:changes"))
     text = f"Undone: {done.changed} task{'s' * (done.changed != 1)} changed back."
-    return _answer(request, 200, text, _back(request, "tasks:changes"))
+    return _answer(request, 200, text, back(request, "tasks:changes"))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

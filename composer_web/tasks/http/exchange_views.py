@@ -12,6 +12,7 @@ from composer_web.tasks import generation_jobs, selectors
 from composer_web.tasks.exchange import interchange
 from composer_web.tasks.generating import Wanted, request_suite, rewriters, sources
 from composer_web.tasks.http.api import download
+from composer_web.tasks.http.path import suite_in_play
 from composer_web.tasks.http.tables import GeneratorRunTable
 from composer_web.ui.pages import PageRequest, act, page, show
 from sandbox.generators.building.instructions import STYLES
@@ -35,6 +36,7 @@ def generator_list(request: PageRequest) -> HttpResponse:
         "live": "suites",
         **_jobs(request),
         "chosen": request.GET.getlist("package"),
+        "into": suite_in_play(request),
         "totals": selectors.generator_totals(),
         "packages": sorted(sources()),
         "rewriters": rewriters(),

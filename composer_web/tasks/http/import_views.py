@@ -15,6 +15,7 @@ from composer_web.repositories.models import Environment
 from composer_web.tasks import difficulty, selectors
 from composer_web.tasks.exchange import importing
 from composer_web.tasks.http.api import download
+from composer_web.tasks.http.path import suite_in_play
 from composer_web.tasks.http.tables import TrajectoryTable
 from composer_web.tasks.models import Suite
 from composer_web.ui.pages import PageRequest, act, page, refuse, show
@@ -38,6 +39,7 @@ def imports(request: PageRequest) -> HttpResponse:
         {
             "tab": "imports",
             "table": table,
+            "into": suite_in_play(request),
             "environments": ready[:MAX_ENVIRONMENTS],
             "purposes": Suite._meta.get_field("purpose").choices,
         },

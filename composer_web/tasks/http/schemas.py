@@ -29,6 +29,7 @@ class TaskFilters(Schema):
     split: str = ""
     tag: str = ""
     finding: str = ""
+    left_out: str = Field("", description="SUITE:REASON: tasks that cannot join the suite, by the reason of its queue")
 
 
 class TaskOut(Schema):

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.tasks.http import curation_views, exchange_views, import_views, views
+from composer_web.tasks.http import admission_views, curation_views, exchange_views, import_views, views
 
 app_name = "tasks"
 urlpatterns = [
@@ -31,5 +31,6 @@ urlpatterns = [
     path("tasks/<slug:slug>/", views.task_detail, name="detail"),
     path("suites/", views.suite_list, name="suites"),
     path("suites/<slug:name>/", views.suite_detail, name="suite"),
+    path("suites/<slug:name>/admit/<slug:action>/", admission_views.suite_admit, name="suite-admit"),
     path("suites/<slug:name>/controls/", views.suite_controls, name="suite-controls"),
 ]

@@ -98,6 +98,7 @@ def test_two_reviewers_admit_to_a_benchmark(reviewer: Page, product: Product, ch
     page.fill("form[action='/suites/open/'] [name=name]", "bench")
     page.click("button:has-text('Create suite')")
     expect(page.locator(".toasts .toast")).to_contain_text("Suite bench is open")
+    moved_out_by_keyboard(page, product)
     slug = Task.objects.filter(versions__controls_ok=True, versions__suites__name="held-out").earliest("pk").slug
     page.goto(f"{product.url}/tasks/review/{slug}/?into=bench")
     ready(page)
@@ -122,6 +123,28 @@ def test_two_reviewers_admit_to_a_benchmark(reviewer: Page, product: Product, ch
     facet.click()
     expect(second).not_to_have_url(re.compile("suite="))
     other.close()
+
+
+def moved_out_by_keyboard(page: Page, product: Product) -> None:
+    """A queue whose tasks are all trained on says so, and leads to what helps."""
+    page.goto(f"{product.url}/tasks/review/?suite=train&into=bench")
+    expect(page.locator("#review")).to_contain_text("Nothing waits for your review")
+    held = page.get_by_role("group", name="Left out of bench")
+    expect(held).to_contain_text("in training suites")
+    expect(held).to_contain_text("Suite train has been used, so it is retired and new runs use train-2 without")
+    expect(held.get_by_role("button", name="Move these out of training")).to_be_visible()
+    assert page.evaluate(AUDIT) == []
+    held.get_by_role("link", name="One by one").focus()
+    page.keyboard.press("Enter")
+    ready(page)
+    expect(page.locator("#review .notice")).to_contain_text("Cannot join bench")
+    name = page.locator("#review h1").inner_text()
+    page.keyboard.press("m")
+    expect(page.locator("#review-toast")).to_contain_text(f"{name} is out of training")
+    expect(page.locator("#review .notice")).to_have_count(0)
+    page.keyboard.press("a")
+    expect(page.locator("#review-toast")).to_contain_text("It joins bench when another reviewer accepts it too.")
+    assert not Suite.objects.filter(purpose="train", retired_at=None, memberships__slug=name).exists()
 
 
 def test_bulk_changes_are_undone(operator: Page, product: Product) -> None:
@@ -203,7 +226,7 @@ def test_questions_are_made_by_keyboard(operator: Page, product: Product) -> Non
     expect(told).to_contain_text(f"{failed} recorded rollouts join")
     page.fill(".filling [name=limit]", "2")
     page.keyboard.press("Tab")
-    expect(told).to_contain_text("the newest 2 join")
+    expect(told).to_contain_text("the newest 2 are added")
     page.fill("#new [name=name]", "by-keys")
     page.fill("#new [name=reviewers]", "1")
     remove = editor.locator("[data-question] > .between [data-remove]")

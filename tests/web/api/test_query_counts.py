@@ -26,7 +26,7 @@ from tests.web.seeded import few, the_rest
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(900)]
 
 QUERIES: dict[str, int] = {
-    "": 22,
+    "": 24,
     "alerts/": 7,
     "alerts/deliveries/": 7,
     "alerts/rules/": 6,
@@ -136,7 +136,7 @@ QUERIES: dict[str, int] = {
     "evaluations/": 8,
     "evaluations/<int:pk>/": 12,
     "evaluations/releases/": 8,
-    "evaluations/releases/<slug:benchmark>/<int:number>/": 15,
+    "evaluations/releases/<slug:benchmark>/<int:number>/": 18,
     "evaluations/tasks/<slug:slug>/": 6,
     "findings/": 8,
     "findings/<int:pk>/": 10,
@@ -194,7 +194,7 @@ QUERIES: dict[str, int] = {
     "gateway/sessions/<int:pk>/download.<slug:form>": 7,
     "gateway/settings/": 6,
     "suites/": 7,
-    "suites/<slug:name>/": 11,
+    "suites/<slug:name>/": 10,
     "suites/<slug:name>/difficulty/": 9,
     "system/": 18,
     "system/fidelity/": 6,

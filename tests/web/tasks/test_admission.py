@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 
@@ -17,11 +18,12 @@ from composer_web.evals.results import tasks as evaluating
 from composer_web.policies.models import Policy
 from composer_web.runs import services as runs
 from composer_web.runs.models import Run
+from composer_web.system.home import scores
 from composer_web.tasks.curation import admission, training
 from composer_web.tasks.curation import services as curation
-from composer_web.tasks.models import Suite, Task, TaskChange
+from composer_web.tasks.models import Suite, Task, TaskChange, TaskVersion
 from composer_web.tasks.overlap import refuse_overlap
-from composer_web.tasks.services import build_suite
+from composer_web.tasks.services import build_suite, record_controls
 from tests.browser import episodes
 from tests.browser.episodes import task as spec
 from tests.web import pool
@@ -29,6 +31,8 @@ from tests.web.pool import browser, newest
 from trainer.config import RLConfig, RunConfig
 
 pytestmark = pytest.mark.django_db
+Bearer = Callable[..., dict[str, str]]
+Cli = Callable[..., tuple[int, str]]
 tasks, other = pool.tasks, pool.other
 
 
@@ -51,14 +55,85 @@ def test_only_what_can_join_is_offered_and_the_rest_is_counted(
     curation.apply(tasks=[tasks[2]], action="split", value="train", actor=people["operator"])
     curation.apply(tasks=[tasks[3]], action="suite", value="bench", actor=people["operator"])
     assert list(admission.admissible(Task.objects.order_by("pk"), bench)) == tasks[4:]
-    counted = [(one.count, one.why) for one in admission.left_out(Task.objects.all(), bench)]
-    assert counted == [(1, "in bench already"), (2, "in training suites"), (1, "on the split train")]
+    found = admission.left_out(Task.objects.all(), bench)
+    counted = [(one.count, one.why, one.fix) for one in found]
+    assert counted == [
+        (1, "in bench already", ""), (2, "in training suites", "leave_training"), (1, "on the split train", "split"),
+    ]  # fmt: skip
+    assert found[1].consequences == ("suite train loses 2 tasks",)
     page = browser(people["reviewer"])
     queue = page.get("/tasks/review/?into=bench", follow=True)
     html = queue.content.decode()
     assert queue.redirect_chain[-1][0].startswith(f"/tasks/review/{tasks[4].slug}/")
-    assert "2 in training suites" in " ".join(html.split())
     assert "<span data-waiting>2</span>" in html
+    assert "2 in training suites" in " ".join(html.split())
+    for key, members in (("member", tasks[3:4]), ("training", tasks[:2]), ("train", tasks[2:3])):
+        assert f"/tasks/?left_out=bench:{key}" in html
+        listed = page.get(f"/tasks/?left_out=bench:{key}").content.decode()
+        assert [one for one in tasks if f'href="/tasks/{one.slug}/"' in listed] == members
+    for wrong, words in (
+        ("bench:nothing", "bench leaves tasks out for: member, rejected"),
+        ("nowhere:train", "there is no suite"),
+    ):
+        answer = page.get(f"/tasks/?left_out={wrong}")
+        assert (answer.status_code, words in answer.content.decode()) == (422, True)
+
+
+def test_what_a_queue_leaves_out_is_helped_at_once(
+    tasks: list[Task], trained: Suite, bench: Suite, people: dict[str, User]
+) -> None:
+    page, operator = browser(people["reviewer"]), people["operator"]
+    curation.apply(tasks=[tasks[2]], action="split", value="train", actor=operator)
+    version = newest(tasks[3])
+    record_controls(version=version, controls={"bundle_hash": version.bundle_hash}, ok=False)
+    for task in tasks[4:]:
+        curation.decide(task=task, version=newest(task), decision="accept", actor=people["reviewer"])
+    done = page.get("/tasks/review/?into=bench").content.decode()
+    words = " ".join(done.split())
+    assert "Nothing waits for your review" in done and "2 in training suites" in words
+    assert 'data-confirm="Move 2 tasks out of training? Suite train loses 2 tasks. Rollouts that were trained' in done
+    assert 'aria-label="Curation of bench"' in done
+    one_by_one = page.get("/tasks/review/?left_out=bench:training&into=bench", follow=True)
+    assert one_by_one.redirect_chain[-1][0].startswith(f"/tasks/review/{tasks[0].slug}/")
+    assert 'data-key="m">Move out of training' in one_by_one.content.decode()
+    assert page.post("/suites/bench/admit/member/?into=bench").status_code == 404
+    for action, told in (
+        ("training", "2 tasks moved out of training."), ("train", "The split of 1 task is cleared."),
+        ("rejected", "The validation of 1 task is queued."),
+    ):  # fmt: skip
+        answer = page.post(f"/suites/bench/admit/{action}/", {"next": "/tasks/review/?into=bench"}, follow=True)
+        assert told in answer.content.decode()
+        assert answer.redirect_chain[0][0] == "/tasks/review/?into=bench"
+    assert [one.key for one in admission.left_out(Task.objects.all(), bench)] == ["rejected"]
+    again = page.post("/suites/bench/admit/training/", follow=True)
+    assert "no task is in training suites any more" in again.content.decode()
+
+
+def test_a_refused_bulk_change_offers_its_fix(
+    tasks: list[Task], trained: Suite, bench: Suite, people: dict[str, User]
+) -> None:
+    page = browser(people["operator"])
+    ticked = {"task": [str(task.pk) for task in tasks[:3]], "value_suite": "bench"}
+    html = page.post("/tasks/bulk/", {**ticked, "action": "suite"}, follow=True).content.decode()
+    assert "move them out of training first" in html and 'form="bulk" formaction="/tasks/bulk/" name="action"' in html
+    assert "Move 2 tasks out of training? Suite train loses 2 tasks." in html
+    moved = page.post("/tasks/bulk/", {**ticked, "action": "leave_training"}, follow=True).content.decode()
+    assert "3 tasks changed" in moved and '"value_suite", "bench"' in moved, "still ticked, to be added now"
+    page.post("/tasks/bulk/", {**ticked, "action": "suite"})
+    assert bench.memberships.count() == 3
+
+
+def test_the_api_moves_tasks_out_of_training(
+    tasks: list[Task], trained: Suite, bench: Suite, people: dict[str, User], bearer: Bearer, cli: Cli
+) -> None:
+    body = {"action": "leave_training", "tasks": [tasks[0].slug]}
+    made = Client(headers=bearer("operator", "operate")).post(
+        "/api/v1/curation/bulk", json.dumps(body), "application/json"
+    )
+    assert (made.status_code, made.json()["changed"]) == (200, 1)
+    assert cli("tasks", "list", "--left-out", "bench:training", "--json")[0] == 0
+    assert cli("tasks", "update", tasks[1].slug, "--leave-training")[0] == 0
+    assert not trained.memberships.exists()
 
 
 def test_a_task_of_an_unused_suite_moves_out_and_joins(
@@ -140,6 +215,9 @@ def test_the_path_says_what_comes_next(tasks: list[Task], bench: Suite, people: 
     html = page.get("/suites/bench/").content.decode()
     assert html.count("Publish it first.") == 1
     assert "Add tasks first." in html
+    for step in ("/tasks/review/?into=bench", "/imports/?into=bench", "/generators/?into=bench"):
+        assert step in html
+        assert 'aria-label="Curation of bench"' in page.get(step, follow=True).content.decode()
     curation.apply(tasks=tasks[:4], action="suite", value="bench", actor=people["operator"])
     html = page.get("/suites/bench/").content.decode()
     assert "4 of 4 valid" in html
@@ -148,6 +226,12 @@ def test_the_path_says_what_comes_next(tasks: list[Task], bench: Suite, people: 
     html = page.get("/suites/bench/").content.decode()
     assert "our-1" in html
     assert '/evaluations/releases/our/1/"' in html
+    assert 'aria-label="Curation of bench"' in page.get("/evaluations/releases/our/1/").content.decode()
+    assert "4 not admitted: the release says so for good" in html
+    TaskVersion.objects.filter(pk=newest(tasks[0]).pk).update(controls_ok=None, controls=None)
+    html = page.get("/suites/bench/").content.decode()
+    assert "1 not validated" in html and "3 of 4 can be published" in html
+    assert html.count('action="/suites/bench/controls/"') == 1
 
 
 def test_evaluations_of_the_suite_are_on_the_leaderboard(
@@ -161,9 +245,11 @@ def test_evaluations_of_the_suite_are_on_the_leaderboard(
     release = releases.publish(benchmark="our", suite=bench, unreviewed=True, actor=people["operator"])
     rows = leaderboard.leaderboard(release)
     assert [row.evaluation for row in rows] == [whole], "one that measured other tasks is not comparable"
-    html = Client()
-    html.force_login(people["viewer"])
-    assert ">of the suite</span>" in html.get("/evaluations/releases/our/1/").content.decode()
+    viewer = browser(people["viewer"])
+    assert ">of the suite</span>" in viewer.get("/evaluations/releases/our/1/").content.decode()
+    assert leaderboard.get_release("our", 1).evaluation_count == 1  # type: ignore[attr-defined]  # annotated
+    assert "1 evaluation<" in viewer.get("/suites/bench/").content.decode()
+    assert [(one.benchmark, one.evaluation) for one in scores()] == [("our-1", whole)]
 
 
 @pytest.fixture

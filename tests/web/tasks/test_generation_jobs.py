@@ -9,7 +9,6 @@ import pytest
 from django.db.models import QuerySet
 
 from composer_web.alerts.rules import selectors as alerts
-from composer_web.evals.results import leaderboard
 from composer_web.gateway.sessions import selectors as gateway
 from composer_web.policies import selectors as policies
 from composer_web.review import selectors as review
@@ -25,7 +24,6 @@ from composer_web.runs.launch import sweeps
         gateway.sessions,
         policies.policies,
         review.queues,
-        leaderboard.releases,
         sweeps.sweeps,
         lambda: rollouts.forks_of(Rollout(pk=1)),
     ],
