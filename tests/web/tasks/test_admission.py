@@ -246,7 +246,7 @@ def test_evaluations_of_the_suite_are_on_the_leaderboard(
     rows = leaderboard.leaderboard(release)
     assert [row.evaluation for row in rows] == [whole], "one that measured other tasks is not comparable"
     viewer = browser(people["viewer"])
-    assert ">of the suite</span>" in viewer.get("/evaluations/releases/our/1/").content.decode()
+    assert "covers exactly these task versions" in viewer.get("/evaluations/releases/our/1/").content.decode()
     assert leaderboard.get_release("our", 1).evaluation_count == 1  # type: ignore[attr-defined]  # annotated
     assert "1 evaluation<" in viewer.get("/suites/bench/").content.decode()
     assert [(one.benchmark, one.evaluation) for one in scores()] == [("our-1", whole)]
