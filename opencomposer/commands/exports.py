@@ -15,7 +15,9 @@ from opencomposer.waiting import EXPORT_SECONDS, wait, wait_export
 
 EXPORT_COLUMNS = ("id", "what", "format", "query", "state", "rows", "bytes", "expires_at")
 DATASET_COLUMNS = ("id", "name", "state", "conversations", "dropped", "cause", "created_at")
-Table = Literal["rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks", "sessions"]
+Table = Literal[
+    "rollouts", "findings", "annotations", "runs", "metrics", "evaluations", "leaderboard", "tasks", "sessions"
+]
 
 exports = Noun("exports", "Tables as files, kept for a week.", panel="Data")
 exports.lists("/exports", EXPORT_COLUMNS, "List your exports, newest first.")

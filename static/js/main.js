@@ -102,6 +102,15 @@ document.addEventListener("formdata", (event) => {
   for (const [name, value] of [...event.formData.entries()]) if (value === "") event.formData.delete(name);
 });
 
+// Commands to copy. What a form of a menu has chosen takes the place of {its name}.
+document.addEventListener("click", async ({ target }) => {
+  const button = target.closest("[data-snippet]");
+  if (!button) return;
+  const chosen = (whole, name) => button.form?.elements[name]?.value ?? whole;
+  await copy(button.dataset.snippet.replace(/\{(what|format)\}/g, chosen));
+  toast("Command copied");
+});
+
 // Copy buttons: the text of the element that `data-copy` names, or of the <pre> beside the button.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");

@@ -20,9 +20,9 @@ router = Router()
 
 
 class ExportIn(Body):
-    what: Literal["rollouts", "findings", "runs", "metrics", "evaluations", "leaderboard", "tasks", "sessions"] = (
-        "rollouts"
-    )
+    what: Literal[
+        "rollouts", "findings", "annotations", "runs", "metrics", "evaluations", "leaderboard", "tasks", "sessions"
+    ] = "rollouts"
     format: Literal["csv", "jsonl", "parquet"] = "jsonl"
     query: str = ""
     """Filters as the table's list has them in its address: `run=12&verdict=failed`. Metrics are those of a `run`.

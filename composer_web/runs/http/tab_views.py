@@ -16,11 +16,13 @@ from composer_web.core.errors import UserError
 from composer_web.core.numbers import row_ids
 from composer_web.runs import metrics, selectors
 from composer_web.runs.charts import layouts, panels
+from composer_web.runs.launch.config_io import render
 from composer_web.runs.live import parts
 from composer_web.runs.live.charting import charts, places
 from composer_web.runs.live.status import figures
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.templatetags.runframe import tab_page
+from composer_web.ui import snippets
 from composer_web.ui.pages import PageRequest, act, page, show
 
 PER_PAGE = 200
@@ -94,7 +96,9 @@ def run_evals(request: PageRequest, pk: int) -> HttpResponse:
 @require_safe
 @page()
 def run_config(request: PageRequest, pk: int) -> HttpResponse:
-    return show(request, "runs/config.html", tab_context(selectors.get_run(pk), "config"))
+    run = selectors.get_run(pk)
+    snippet = snippets.run(snippets.address(request), json.dumps(run.config), render(run.configuration, "yaml"))
+    return show(request, "runs/config.html", {**tab_context(run, "config"), "snippet": snippet})
 
 
 @require_safe

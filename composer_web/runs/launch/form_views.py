@@ -27,8 +27,12 @@ from composer_web.runs.launch.schema_form import headings
 from composer_web.runs.launch.summary import summarise
 from composer_web.runs.models import Run, RunTemplate, SweepMode
 from composer_web.tasks import selectors as tasks
+from composer_web.ui import snippets
 from composer_web.ui.pages import PageRequest, page, show
 from trainer.config import RunConfig, SFTConfig
+
+SNIPPETS = ("curl", "opencomposer")
+"""Buttons of the form that answer with a command."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,9 @@ def _posted_form(request: PageRequest) -> HttpResponse:
         form = RunForm(_posted(request.POST), initial=source.config, base=source.config, options=_options())
     if action in MIME and form.config is not None:
         return text_file(form.config, action)
+    if action in SNIPPETS and form.config is not None:
+        found = snippets.run(snippets.address(request), form.config.model_dump_json(), render(form.config, "yaml"))
+        return HttpResponse(getattr(found, action), content_type="text/plain; charset=utf-8")
     warnings = _checked(form)
     if form.config is None or form.errors:
         return _page(request, form, warnings, source, refused="Run not started. Fix the highlighted fields.")

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from composer_web.ui import glossary
+from composer_web.ui import glossary, snippets
 
 register = template.Library()
 
@@ -108,6 +108,12 @@ def rejection(verdict: str, label: str = "") -> SafeString:
     tone = {"failed": "good", "passed": "bad"}.get(verdict, TONES.get(verdict, "none"))
     said = {"failed": "rejected", "passed": "accepted"}.get(verdict, words(verdict))
     return format_html('<span class="badge badge--{}">{}</span>', tone, f"{label}: {said}" if label else said)
+
+
+@register.simple_tag(takes_context=True)
+def export_snippet(context: template.Context, query: str = "") -> snippets.Snippet:
+    """Commands that make the export of a list with these filters."""
+    return snippets.export(snippets.address(context["request"]), query or "")
 
 
 @register.filter

@@ -1,4 +1,6 @@
 // Live validation of the run form: the server runs the same pydantic model that the trainer loads.
+import { copy } from "../copy.js";
+import { toast } from "../frame/toast.js";
 import { startSearch } from "./search.js";
 import { startSweep } from "./sweep.js";
 import { startView } from "./view.js";
@@ -12,6 +14,17 @@ export function start() {
   const touched = new Set();
   let timer = null;
   let pending = null;
+
+  // A command to copy is the answer to its button. What the server refuses is shown by the form itself.
+  form.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy-answer]");
+    if (!button) return;
+    event.preventDefault();
+    const response = await fetch(location.href, { method: "POST", body: new FormData(form, button) });
+    if (!response.headers.get("Content-Type")?.startsWith("text/plain")) return toast("Fix the highlighted fields first", "bad");
+    await copy(await response.text());
+    toast("Command copied");
+  });
 
   const stage = () => form.querySelector('[name="stage"]:checked')?.value;
   const control = (field) => field.querySelector("input, select, textarea");
