@@ -309,7 +309,7 @@ def states(password: str) -> dict[str, State]:
         "run-form-refused": State(refused_form),
         "sweep-preview": State(sweep_preview),
         "compare-add": State(compare_menu),
-        "rollouts-queries": State(opened("/rollouts/", "#queries")),
+        "rollouts-views": State(opened("/rollouts/", "#views")),
         "group-pair": State(two_rollouts),
         "trajectory-search": State(search_hits),
         "review-done": State(at("/review/calibration/next/")),
