@@ -16,9 +16,10 @@ from composer_web.core.errors import UserError
 from composer_web.evals import services as evals
 from composer_web.evals.http.schemas import EvaluationOut
 from composer_web.evals.selectors import get_evaluation
-from composer_web.runs import insights, labels, metrics, rewards, selectors, services
+from composer_web.runs import labels, metrics, rewards, selectors, services
 from composer_web.runs.charts import axes
 from composer_web.runs.charts.axes import Axis
+from composer_web.runs.detectors import insights
 from composer_web.runs.http.filters import RunFilter
 from composer_web.runs.http.schemas import (
     BucketOut,

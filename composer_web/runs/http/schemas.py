@@ -11,8 +11,8 @@ from pydantic import Field
 from composer_web.api.schemas import Body
 from composer_web.core.detectors import Found
 from composer_web.rollouts.selectors import group_counts, verdict_counts
-from composer_web.runs import insights
 from composer_web.runs.charts.layouts import MAX_PANELS, PanelSpec
+from composer_web.runs.detectors import insights
 from composer_web.runs.launch.launch_schemas import DerivedOut
 from composer_web.runs.selectors import eta_seconds
 from composer_web.runs.training.waiting import waits_for

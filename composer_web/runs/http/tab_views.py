@@ -22,8 +22,8 @@ from composer_web.runs.live.charting import charts, places
 from composer_web.runs.live.status import figures
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.templatetags.runframe import tab_page
-from composer_web.ui import snippets
 from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.texts import snippets
 
 PER_PAGE = 200
 MAX_JSON = 60_000

@@ -27,8 +27,8 @@ from composer_web.runs.launch.schema_form import headings
 from composer_web.runs.launch.summary import summarise
 from composer_web.runs.models import Run, RunTemplate, SweepMode
 from composer_web.tasks import selectors as tasks
-from composer_web.ui import snippets
 from composer_web.ui.pages import PageRequest, page, show
+from composer_web.ui.texts import snippets
 from trainer.config import RunConfig, SFTConfig
 
 SNIPPETS = ("curl", "opencomposer")

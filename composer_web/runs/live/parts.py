@@ -11,8 +11,9 @@ from composer_web.evals import selectors as evals
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.models import GROUP_OPEN
-from composer_web.runs import actions, insights, lineage, selectors
+from composer_web.runs import actions, lineage, selectors
 from composer_web.runs.charts import timing
+from composer_web.runs.detectors import insights
 from composer_web.runs.live import status
 from composer_web.runs.models import Run
 from composer_web.runs.training import clusters, waiting

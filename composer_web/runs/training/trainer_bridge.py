@@ -26,8 +26,9 @@ from composer_web.rollouts.dispatch import batches, findings, scheduling
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.trajectory import lens
-from composer_web.runs import insights, services
 from composer_web.runs import metrics as run_metrics
+from composer_web.runs import services
+from composer_web.runs.detectors import insights
 from composer_web.runs.engine_lag import allowed_lag
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.paths import deployment_name, weights_folder

@@ -16,7 +16,8 @@ from composer_web.core.errors import UserError
 from composer_web.core.queue import leases
 from composer_web.env import env
 from composer_web.policies.selectors import resolve
-from composer_web.runs import insights, services
+from composer_web.runs import services
+from composer_web.runs.detectors import insights
 from composer_web.runs.messages import lease_name
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.training.stages import run_stage

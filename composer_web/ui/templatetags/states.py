@@ -6,8 +6,8 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from composer_web.ui.state_meanings import MEANINGS
 from composer_web.ui.templatetags.ui import TONES, words
+from composer_web.ui.texts.state_meanings import MEANINGS
 
 register = template.Library()
 

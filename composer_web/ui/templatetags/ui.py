@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from composer_web.ui import glossary, snippets
+from composer_web.ui.texts import glossary, snippets
 
 register = template.Library()
 

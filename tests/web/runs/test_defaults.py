@@ -18,7 +18,8 @@ from composer_web.core.models import WorkerHeartbeat
 from composer_web.evals import services as evals
 from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
-from composer_web.runs import insights, metrics, services
+from composer_web.runs import metrics, services
+from composer_web.runs.detectors import insights
 from composer_web.runs.launch.forms import default_values
 from composer_web.runs.models import Run, RunEvent
 from composer_web.tasks.models import Suite

@@ -10,8 +10,8 @@ from django.apps import apps
 from django.conf import settings
 
 from composer_web.accounts.models import DEFAULT_PROJECT
-from composer_web.ui.glossary import TERMS
-from composer_web.ui.state_meanings import MEANINGS
+from composer_web.ui.texts.glossary import TERMS
+from composer_web.ui.texts.state_meanings import MEANINGS
 from tests.browser import seed
 from tests.web import seeded
 from tests.web.addresses import pages
@@ -51,7 +51,7 @@ def test_every_state_of_the_models_has_a_meaning() -> None:
     assert set(fields) == set(STATES) | ELSEWHERE
     for name, kind in STATES.items():
         values = {str(value) for value, _ in fields[name].flatchoices if value}
-        assert values <= MEANINGS[kind].keys(), f"{name}: say in ui/state_meanings.py what each state means"
+        assert values <= MEANINGS[kind].keys(), f"{name}: say in ui/texts/state_meanings.py what each state means"
 
 
 def test_no_heading_has_its_help_for_the_mouse_alone() -> None:
@@ -73,7 +73,7 @@ def test_every_figure_and_state_of_a_page_opens_by_a_button(world: seed.World) -
             continue
         html = answer.content.decode()
         for label in re.findall(r'class="figure__label">(.*?)</div>', html, re.DOTALL):
-            assert 'class="term"' in label, f"{path}: {label} has no help: give it one in ui/glossary.py"
+            assert 'class="term"' in label, f"{path}: {label} has no help: give it one in ui/texts/glossary.py"
             figures += 1
         states |= set(re.findall(r'popovertarget="state-(\w+)-', html))
         ids = re.findall(r'\bid="((?:help|state)-[^"]+)"', html)
