@@ -162,6 +162,22 @@ def test_what_was_copied_is_said_and_figures_explain_themselves(operator: Page, 
     expect(tip).to_be_hidden()
 
 
+def test_commands_are_copied_as_the_form_and_the_menu_stand(operator: Page, product: Product) -> None:
+    page = operator
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=product.url)
+    page.goto(f"{product.url}/runs/new/")
+    page.locator("#more-actions").click()
+    page.get_by_role("button", name="Copy as curl").click()
+    expect(page.locator(".toasts .toast")).to_have_text("Command copied")
+    assert "/api/v1/runs?start=true" in page.evaluate("navigator.clipboard.readText()")
+    page.goto(f"{product.url}/rollouts/")
+    page.locator("#export").click()
+    page.get_by_label("that these filters leave").select_option("parquet")
+    page.get_by_role("button", name="Copy as opencomposer").click()
+    expect(page.locator(".toasts .toast")).to_have_text("Command copied")
+    assert "exports create rollouts --format parquet" in page.evaluate("navigator.clipboard.readText()")
+
+
 def test_home_leads_to_the_cause_and_its_failures_stream_in(operator: Page, product: Product) -> None:
     page, run = operator, product.world.run
     page.goto(f"{product.url}/")
