@@ -108,6 +108,7 @@ PATHS = {"accounts.Project": "pk", "review.QueueItem": "queue__project_id"}
 
 TOPICS: dict[str, Line] = {
     "run": ("", "run", "runs.Run", "pk"),
+    "log": ("", "run", "runs.Run", "pk"),
     "eval": ("", "eval", "evals.Evaluation", "pk"),
     "group": ("", "group", "rollouts.Group", "pk"),
     "tokens": ("", "group", "rollouts.Group", "pk"),

@@ -131,6 +131,7 @@ class Env(BaseSettings):
     system_metrics_days: int = Field(
         default=14, ge=1, description="Days that CPU, memory, network and GPU use of workers is kept"
     )
+    run_log_days: int = Field(default=30, ge=1, description="Days that log lines of a run's processes are kept")
     trainer_lease_seconds: float = Field(
         default=10.0, gt=1, description="A silent trainer loses its run after this long"
     )

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 TOPIC = re.compile(
     r"^(runs|rollouts|evals|suites|tasks|reviews|findings|environments|ops|alerts|datasets|policies|promotion|usage|"
-    r"(?:run|eval|group|tokens|suite):[0-9]{1,18})$"
+    r"(?:run|eval|group|tokens|suite|log):[0-9]{1,18})$"
 )
 LAYER_PREFIX = "asgi"
 

@@ -255,6 +255,33 @@ class RunEvent(models.Model):
         return self.message
 
 
+class RunLog(models.Model):
+    """A log line of a process that worked for a run (`runs/training/log_shipping.py`). Secrets in it are redacted."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="logs")
+    at = models.DateTimeField()
+    process = models.CharField(max_length=120)
+    level = models.CharField(max_length=7, choices=[("info", "Info"), ("warning", "Warning"), ("error", "Error")])
+    logger = models.CharField(max_length=100, blank=True)
+    message = models.TextField()
+    dropped = models.PositiveIntegerField(default=0, help_text="Lines before it that were dropped")
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["run", "-id"], name="run_log_newest"),
+            models.Index(fields=["at"], name="run_log_at"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(level__in=["info", "warning", "error"]), name="run_log_level_is_known"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class MetricKey(models.Model):
     """A metric's name, stored once to keep the metric table narrow."""
 

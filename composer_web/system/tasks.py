@@ -7,6 +7,7 @@ from typing import Any
 
 from composer_web.core.queue import heartbeats, outbox, samples
 from composer_web.core.queue.work import task
+from composer_web.runs import logs
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ def prune(**_: Any) -> None:
     outbox.prune()
     heartbeats.forget_dead()
     samples.prune()
+    logs.prune()
 
 
 @task("ops.measure_fidelity", queue="build", lease="fidelity")

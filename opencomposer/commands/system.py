@@ -1,4 +1,4 @@
-"""Workers and what they and their hosts use: CPU, memory, network, disk and GPU."""
+"""Workers, what they and their hosts use (CPU, memory, network, disk and GPU), and what processes of a run log."""
 
 from __future__ import annotations
 
@@ -83,4 +83,13 @@ def _show(session: Session, found: dict[str, Any]) -> None:
     session.output.rows(rows, SERIES_COLUMNS)
 
 
-NOUNS = (workers, usage)
+logs = Noun("logs", "Log lines of a run's processes.", panel=PANEL)
+logs.lists(
+    "/runs/{run_id}/logs/lines",
+    ("at", "level", "process", "message"),
+    "List log lines of a run, newest first; --level includes more severe ones.",
+    filters=("q", "level", "process"),
+    example="3 --q checkpoint --level warning",
+)
+
+NOUNS = (workers, usage, logs)

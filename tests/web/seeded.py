@@ -25,7 +25,7 @@ from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Annotation, Draft
 from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
-from composer_web.runs.models import ChartLayout, RunTemplate, Sweep, TrainBatch, TrainedStep
+from composer_web.runs.models import ChartLayout, RunLog, RunTemplate, Sweep, TrainBatch, TrainedStep
 from composer_web.tasks.models import GenerationJob, GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from composer_web.ui.models import ListName, SavedView
 from tests.browser import seed
@@ -106,6 +106,7 @@ def the_rest(owner: User, word: str) -> None:
     ChartLayout.objects.create(
         kind=run.kind, run=run, panels=[{"title": word, "keys": ["reward/mean"]}], changed_by=owner
     )
+    RunLog.objects.create(run=run, at=now, process="trainer@a/1", level="info", message=word)
     TrainedStep.objects.create(run=run, step=1, token=1, digest="0" * 64)
     Quarantine.objects.create(rollout=rollout)
     Annotation.objects.create(rollout=rollout, kind="comment", text=word, author=owner)

@@ -125,6 +125,16 @@ class EventOut(Schema):
     data: dict[str, Any]
 
 
+class LogOut(Schema):
+    id: int
+    at: datetime
+    process: str
+    level: str
+    logger: str
+    message: str
+    dropped: int = Field(description="Lines before it that were dropped")
+
+
 class BucketOut(Schema):
     first: int
     last: int

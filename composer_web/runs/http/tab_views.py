@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from composer_web.core.errors import UserError
 from composer_web.core.numbers import row_ids
-from composer_web.runs import metrics, selectors
+from composer_web.runs import logs, metrics, selectors
 from composer_web.runs.charts import layouts, panels
 from composer_web.runs.launch.config_io import render
 from composer_web.runs.live import parts
@@ -104,13 +104,28 @@ def run_config(request: PageRequest, pk: int) -> HttpResponse:
 @require_safe
 @page()
 def run_logs(request: PageRequest, pk: int) -> HttpResponse:
-    """Events of the run, newest first, narrowed by text (`q=`), `level=` and `kind=`."""
+    """Events of the run, newest first, narrowed by text (`q=`), `level=` and `kind=`; with `source=processes` log lines."""
     run = selectors.get_run(pk)
+    if request.GET.get("source") == "processes":
+        return _process_logs(request, run)
     asked = {name: request.GET.get(name, "")[:100] for name in ("q", "level", "kind")}
     found = Paginator(_events(run, **asked), PER_PAGE).get_page(request.GET.get("page"))
     kinds = sorted(set(run.events.order_by().values_list("kind", flat=True)))
     context = {**tab_context(run, "logs"), "found": found, "kinds": kinds, "levels": LEVELS, **asked}
     return show(request, "runs/_log.html" if request.headers.get("HX-Request") else "runs/logs.html", context)
+
+
+def _process_logs(request: PageRequest, run: Run) -> HttpResponse:
+    """Log lines of the run's processes, narrowed by text, level and `process=`."""
+    asked = {name: request.GET.get(name, "")[:120] for name in ("q", "level", "process")}
+    shown = {
+        "found": Paginator(logs.found(run, **asked), PER_PAGE).get_page(request.GET.get("page")),
+        "processes": logs.processes(run),
+        "levels": logs.LEVELS,
+        "max_lines": logs.MAX_LINES,
+    }
+    template = "runs/_process_log.html" if request.headers.get("HX-Request") else "runs/process_logs.html"
+    return show(request, template, {**tab_context(run, "logs"), **shown, **asked})
 
 
 def _events(run: Run, *, q: str, level: str, kind: str) -> QuerySet[RunEvent]:

@@ -31,7 +31,15 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: wakes.stop())
         wakes.listen(sys.stdin.buffer)
-        from composer_web.runs.training.trainer_process import train  # loads torch: after the worker can be heard
+        from composer_web.runs.training.log_shipping import LogShipper
 
-        if not train(run_id=options["run"], owner=options["owner"], token=options["token"], wakes=wakes):
+        process = f"trainer@{options['owner'].partition('@')[2]}"
+        shipper = LogShipper(run_id=options["run"], process=process).start()
+        try:
+            from composer_web.runs.training.trainer_process import train  # loads torch: after the worker can be heard
+
+            trained = train(run_id=options["run"], owner=options["owner"], token=options["token"], wakes=wakes)
+        finally:
+            shipper.stop()
+        if not trained:
             raise CommandError("the run went to another worker, or Postgres was away", returncode=3)
