@@ -219,7 +219,7 @@ QUERIES: dict[str, int] = {
     "runs/<int:pk>/evals/": 7,
     "runs/<int:pk>/config/": 6,
     "runs/<int:pk>/logs/": 8,
-    "runs/<int:pk>/system/": 8,
+    "runs/<int:pk>/system/": 9,
     "runs/<int:pk>/system/usage/": 5,
 }
 """Route → queries of an admin's second look, log-in included."""
