@@ -172,6 +172,7 @@ class DatabaseSink:
 
     def phase(self, text: str) -> None:
         """Record the current activity of the stage as text."""
+        log.info("run %d: %s", self.run.pk, text)
         survives_restart(services.set_progress)(run=self.run, phase=text)
 
     def version_published(self, version: int, digest: str, values: Mapping[str, float]) -> None:

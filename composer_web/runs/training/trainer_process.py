@@ -47,6 +47,7 @@ def train(*, run_id: int, owner: str, token: int, wakes: Wakes) -> bool:
 
 def _train(run: Run, held: leases.Held, wakes: Wakes) -> None:
     control = RunControl(run, held, wakes=wakes)
+    log.info("run %d: a trainer of %s begins after step %d", run.pk, held.owner, run.step)
     try:
         stopped = run_stage(run=run, control=control, sink=DatabaseSink(control), policy_dir=_starting_weights(run))
     except (leases.LeaseLost, DatabaseGone):

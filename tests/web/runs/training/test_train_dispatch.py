@@ -17,7 +17,7 @@ from composer_web.env import env
 from composer_web.policies.models import Policy
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.runs import services
-from composer_web.runs.models import Run, TrainBatch
+from composer_web.runs.models import Run, RunLog, TrainBatch
 from composer_web.system.reconcile import reconcile
 from composer_web.tasks.models import Suite
 from tests.trainer.stages.memory import small_config
@@ -213,6 +213,8 @@ def test_a_worker_that_is_stopped_puts_its_run_back(product: ForkedProduct, queu
     product.terminate("train")
     assert product.running["train"].wait(timeout=SECONDS) == 0
     assert not product.trainer_pids() and not Lease.objects.filter(resource=f"run:{run.pk}").exclude(owner="").exists()
+    line = RunLog.objects.filter(run=run, process__startswith="trainer@").earliest("pk")
+    assert "begins after step 0" in line.message, "what a trainer logs reaches its run"
     with redis.Redis.from_url(env().redis_url) as client:
         assert client.llen("train") == 1
     product.start("train")
