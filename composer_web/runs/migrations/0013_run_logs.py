@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0011_derived"),
+        ("runs", "0012_saved_views_moved"),
     ]
 
     operations = [
