@@ -16,7 +16,7 @@ LEVELS = ("info", "warning", "error")
 MAX_LINES = 5000
 """Lines kept of a process of a run; the newest stay."""
 MAX_CHARACTERS = 4000
-"""Of a line; the rest is cut off, and the line says so."""
+"""Longest line; the rest is cut off, and the line says so."""
 
 
 def keep(*, run_id: int, process: str, lines: Sequence[RunLog]) -> None:
