@@ -16,6 +16,7 @@ from opencomposer.client import Client
 from opencomposer.commands import (
     access,
     alerts,
+    charts,
     drafts,
     evaluations,
     exports,
@@ -36,6 +37,7 @@ from opencomposer.session import Session
 
 NOUNS: tuple[Noun, ...] = (
     *runs.NOUNS,
+    *charts.NOUNS,
     *rollouts.NOUNS,
     *exports.NOUNS,
     *repositories.NOUNS,

@@ -43,6 +43,7 @@ OBJECTS: tuple[Line, ...] = (
     # begin of the address, key in it, model, its field
     ("api/v1/runs/", "run_id", "runs.Run", "pk"),
     ("api/v1/views/", "view_id", "ui.SavedView", "pk"),
+    ("api/v1/reports/", "report_id", "runs.Report", "pk"),
     ("api/v1/templates/", "template_id", "runs.RunTemplate", "pk"),
     ("api/v1/sweeps/", "sweep_id", "runs.Sweep", "pk"),
     ("api/v1/rollouts/", "rollout_id", "rollouts.Rollout", "pk"),
@@ -86,6 +87,7 @@ OBJECTS: tuple[Line, ...] = (
     ("imports/", "name", "tasks.ImportedTrajectory", "name"),
     ("measurements/", "pk", "policies.MeasurementOrder", "pk"),
     ("policies/", "name", "policies.Policy", "name"),
+    ("reports/", "pk", "runs.Report", "pk"),
     ("review/", "name", "review.Queue", "name"),
     ("review/", "pk", "review.QueueItem", "pk"),
     ("rollouts/", "pk", "rollouts.Rollout", "pk"),

@@ -114,21 +114,25 @@ def _copy(cursor: CursorWrapper, table: str, encoded: bytes) -> None:
         copy.write(encoded)
 
 
-def names(run: Run) -> list[str]:
-    """Names of all metrics of a run, by a skip scan over the key instead of a scan of its points."""
+def names(*runs: Run) -> list[str]:
+    """Names of all metrics of these runs, by a skip scan over the key instead of a scan of their points. One query."""
+    if not runs:
+        return []
     with connection.cursor() as cursor:
         cursor.execute(
             """
             WITH RECURSIVE k AS (
-                (SELECT key_id FROM runs_metric WHERE run_id = %(run)s ORDER BY key_id LIMIT 1)
+                SELECT run_id, (SELECT m.key_id FROM runs_metric m
+                                WHERE m.run_id = r.run_id ORDER BY m.key_id LIMIT 1) AS key_id
+                FROM unnest(%(runs)s::bigint[]) AS r(run_id)
                 UNION ALL
-                SELECT (SELECT m.key_id FROM runs_metric m
-                        WHERE m.run_id = %(run)s AND m.key_id > k.key_id ORDER BY m.key_id LIMIT 1)
+                SELECT run_id, (SELECT m.key_id FROM runs_metric m
+                                WHERE m.run_id = k.run_id AND m.key_id > k.key_id ORDER BY m.key_id LIMIT 1)
                 FROM k WHERE k.key_id IS NOT NULL
             )
-            SELECT n.name FROM k JOIN runs_metrickey n ON n.id = k.key_id ORDER BY n.name
+            SELECT DISTINCT n.name FROM k JOIN runs_metrickey n ON n.id = k.key_id ORDER BY n.name
             """,
-            {"run": run.pk},
+            {"runs": [run.pk for run in runs]},
         )
         return [name for (name,) in cursor.fetchall()]
 

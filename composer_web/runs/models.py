@@ -225,6 +225,50 @@ class ChartLayout(Owned):
         return f"charts of {self.run or self.kind}"
 
 
+class DefaultChartLayout(models.Model):
+    """Panels of the charts page of runs of a kind, in every project of the installation that has no layout of its own."""
+
+    kind = models.CharField(max_length=20, choices=RunKind, unique=True)
+    panels = models.JSONField(help_text="[composer_web.runs.charts.layouts.PanelSpec]")
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["kind"]
+
+    def __str__(self) -> str:
+        return f"charts of {self.kind}"
+
+
+class Report(Owned):
+    """A page of panels and text about runs, to be read by everybody in the project."""
+
+    title = models.CharField(max_length=120)
+    description = models.CharField(max_length=500, blank=True)
+    blocks = models.JSONField(default=list, help_text="[composer_web.runs.reports.blocks.Block]")
+    version = models.PositiveIntegerField(
+        default=1, help_text="Number of saves. An edit of an older version is refused"
+    )
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        indexes = [models.Index(fields=["project", "-updated_at"], name="report_newest")]
+        constraints = [
+            models.CheckConstraint(condition=~models.Q(title=""), name="report_has_a_title"),
+            models.CheckConstraint(condition=models.Q(version__gte=1), name="report_version_from_1"),
+        ]
+
+    def __str__(self) -> str:
+        return self.title
+
+
 class RunTransition(Transition):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="transitions")
 

@@ -1,4 +1,4 @@
-"""What the command palette finds: pages, runs, rollouts, tasks, suites, policies, evaluations, and actions."""
+"""What the command palette finds: pages, runs, reports, rollouts, tasks, suites, policies, evaluations, and actions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from composer_web.rollouts import selectors as rollouts
 from composer_web.runs import actions
 from composer_web.runs import selectors as runs
 from composer_web.runs.models import Run
+from composer_web.runs.reports import services as reports
 from composer_web.tasks import selectors as tasks
 from composer_web.ui.templatetags.nav import SECTIONS
 
@@ -69,6 +70,7 @@ MORE: tuple[tuple[str, str, str, str], ...] = (
 
 DO: tuple[tuple[str, str, str, str], ...] = (
     ("New run", "plus", "runs:new", "operator"),
+    ("New report", "plus", "runs:report-new", "operator"),
     ("New review queue", "plus", "review:list", "operator"),
     ("New dataset", "plus", "datasets:new", "operator"),
     ("Add a repository", "plus", "repositories:new", "operator"),
@@ -93,6 +95,7 @@ def search(user: User, text: str, *, here: Run | None = None) -> list[Group]:
     kinds: list[tuple[str, Callable[[], Iterator[Hit]]]] = [
         ("This run", lambda: _actions(user, [here] if here else [], text)),
         ("Runs", lambda: _runs(text)),
+        ("Reports", lambda: _reports(text)),
         ("Rollouts", lambda: _rollouts(text)),
         ("Tasks", lambda: _tasks(text)),
         ("Suites", lambda: _suites(text)),
@@ -148,6 +151,11 @@ def _runs(text: str) -> Iterator[Hit]:
     for run in rows:
         detail = f"#{run.pk} · {run.get_kind_display()} · {run.state}"
         yield Hit(run.name, "rocket", reverse("runs:detail", args=[run.pk]), detail)
+
+
+def _reports(text: str) -> Iterator[Hit]:
+    for report in reports.reports().filter(title__icontains=text)[:EACH] if text else ():
+        yield Hit(report.title, "file-text", reverse("runs:report", args=[report.pk]), report.description[:60])
 
 
 def _rollouts(text: str) -> Iterator[Hit]:

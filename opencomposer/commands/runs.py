@@ -302,35 +302,4 @@ def create_view(
     session.output.rows([made], VIEW_COLUMNS)
 
 
-PANEL_COLUMNS = ("title", "keys", "size", "pinned", "section")
-PanelScope = Annotated[Literal["run", "project"], typer.Option(help="Of this run, or of all runs of its kind.")]
-
-panels = Noun("panels", "Panels of a run's charts page.", panel=PANEL)
-
-
-@panels.command("get", example="12")
-def get_panels(session: Session, run_id: RunId) -> None:
-    """List the panels; --json is what `panels update` reads."""
-    session.output.rows(session.api.get("/runs/{run_id}/charts/panels", run_id=run_id)["panels"], PANEL_COLUMNS)
-
-
-@panels.command("update", example="12 panels.json --scope project")
-def update_panels(
-    session: Session,
-    run_id: RunId,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON list as `panels get --json` prints it.")],
-    scope: PanelScope = "run",
-) -> None:
-    """Save the panels of a run, or of its project."""
-    body = {"scope": scope, "panels": read_json(file)}
-    session.output.rows(session.api.put("/runs/{run_id}/charts/panels", body, run_id=run_id)["panels"], PANEL_COLUMNS)
-
-
-@panels.command("delete", example="12")
-def delete_panels(session: Session, run_id: RunId, scope: PanelScope = "run") -> None:
-    """Go back to the panels of the project, or to the built-in ones."""
-    session.api.delete("/runs/{run_id}/charts/panels/{scope}", run_id=run_id, scope=scope)
-    session.output.said(f"panels of {scope} deleted", {"deleted": scope})
-
-
-NOUNS = (runs, sweeps, templates, presets, probes, insights, rewards, views, panels)
+NOUNS = (runs, sweeps, templates, presets, probes, insights, rewards, views)

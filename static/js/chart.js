@@ -67,12 +67,24 @@ class Panel {
     this.unit = element.dataset.unit ?? "";
     this.rightUnit = element.dataset.rightUnit ?? "";
     this.ownAxis = element.dataset.axis; // of a panel that has one axis only
+    // A panel of a report has a smoothing and a zoom of its own, too; all others share those of the toolbar.
+    this.own = element.dataset.smooth === undefined ? null : { ...view, x: this.ownAxis, smooth: element.dataset.smooth, range: null };
     this.visible = false;
     this.dirty = true;
     this.busy = false;
     element.addEventListener("oc:refresh", () => {
       if (!this.runs.every((run) => this.told(run))) this.invalidate();
     });
+  }
+
+  get view() {
+    return this.own ?? view;
+  }
+
+  zoom(range) {
+    if (!this.own) return set({ range });
+    this.own.range = range;
+    return this.invalidate();
   }
 
   get axis() {
@@ -95,7 +107,7 @@ class Panel {
   pushed({ run, all, keys, from, marks }) {
     const mine = this.runs.find(({ id }) => id === run);
     if (!mine || !(all || this.told(mine))) return;
-    const touched = this.series.some(({ key }) => keys.has(key)) && !(view.range && from > view.range[1]);
+    const touched = this.series.some(({ key }) => keys.has(key)) && !(this.view.range && from > this.view.range[1]);
     if (all || touched || (marks && this.runs.length === 1)) this.invalidate();
   }
 
@@ -125,7 +137,7 @@ class Panel {
     try {
       const [single] = this.runs.length === 1 && this.runs[0].marks ? this.runs : [];
       const marks = single ? (this.streamed(single)?.marks ?? marksOf(single.marks, this.axis)) : [];
-      const { range } = view;
+      const { range } = this.view;
       const shown = this.runs.map((run) => this.fetch(run, range));
       const whole = range ? this.runs.map((run) => this.fetch(run, null)) : shown;
       this.marks = await marks;
@@ -167,7 +179,7 @@ class Panel {
   async draw() {
     const lines = this.lines();
     if (!lines.length && !this.drawn) {
-      this.note(view.range || this.axis !== "step" ? "no values in this range" : "no values yet");
+      this.note(this.view.range || this.axis !== "step" ? "no values in this range" : "no values yet");
       return;
     }
     const Plotly = await plotly();
@@ -175,7 +187,7 @@ class Panel {
     const place = placement(lines.flatMap((l) => l.rows.map((row) => row.x)), this.axis);
     const shown = lines.filter((line) => !this.hidden.has(this.name(line)));
     const last = lines.reduce((most, line) => Math.max(most, line.rows.at(-1).x), 0);
-    const events = view.events === "on" && lines.length ? markTraces(this.marks, place.unit, last) : [];
+    const events = this.view.events === "on" && lines.length ? markTraces(this.marks, place.unit, last) : [];
     await Plotly.react(this.plot, [...shown.flatMap((line) => this.traces(line, place)), ...events], this.layout(place, shown), {
       displayModeBar: false, responsive: true, doubleClick: false, showTips: false,
     });
@@ -183,17 +195,17 @@ class Panel {
     if (!this.drawn) {
       this.drawn = true;
       this.plot.on("plotly_relayout", (change) => this.zoomed(change));
-      this.plot.on("plotly_doubleclick", () => set({ range: null }));
+      this.plot.on("plotly_doubleclick", () => this.zoom(null));
       follow(this.area, this);
     }
     this.shownLines = lines;
     if (this.key) {
-      const keys = lines.map((line) => ({ name: this.name(line), css: `swatch swatch--${this.number(line)}` }));
+      const keys = lines.map((line) => ({ name: this.name(line), css: `swatch swatch--${this.number(line)}${this.dash(line)}` }));
       legend(this.key, keys, { hidden: this.hidden, toggled: () => inTurn(() => this.draw()) });
     }
     this.plot.setAttribute("aria-label", lines.map((l) => `${this.name(l)} ${number(l.rows.at(-1).last, this.unitOf(l))}`).join(", "));
     this.element.dataset.points = String(lines[0]?.rows.length ?? 0);
-    this.read(cursorAt());
+    this.read(cursorAt(this.axis));
   }
 
   // --- the cursor ---------------------------------------------------------------------------------------------------
@@ -212,8 +224,10 @@ class Panel {
   beside(x, way) {
     const [line] = this.shownLines;
     if (!line) return null;
-    const at = x === null ? line.rows.length - 1 - Math.min(way, 0) : closest(line.rows, x);
-    return line.rows[Math.max(0, Math.min(at + way, line.rows.length - 1))].x;
+    const last = line.rows.length - 1;
+    if (!Number.isFinite(way)) return line.rows[way < 0 ? 0 : last].x;
+    const at = x === null ? last - Math.min(way, 0) : closest(line.rows, x);
+    return line.rows[Math.max(0, Math.min(at + way, last))].x;
   }
 
   // Head and legend say what is at the cursor, without one what came last.
@@ -222,10 +236,10 @@ class Panel {
     const rows = this.shownLines.map((line) => (x === null ? line.rows.at(-1) : line.rows[closest(line.rows, x)]));
     const texts = this.shownLines.map((line, index) => number(rows[index].last, this.unitOf(line)));
     if (this.key) values(this.key, texts);
-    const single = this.shownLines.length === 1 || (this.drawnRuns.length === 1 && !this.ownAxis);
+    const single = this.shownLines.length === 1 || (this.drawnRuns.length === 1 && (this.own || !this.ownAxis));
     const mark = x === null ? null : this.marks?.find((one) => Math.abs(one.x - x) < this.spacing() / 2);
     const step = x === null ? "" : rows[0].step === undefined ? `${number(x / this.place.unit)}${this.place.suffix}` : `step ${rows[0].step}`;
-    this.last.textContent = [step, x === null && view.range ? "" : single ? texts[0] : "", mark?.text ?? ""].filter(Boolean).join(" · ");
+    this.last.textContent = [step, x === null && this.view.range ? "" : single ? texts[0] : "", mark?.text ?? ""].filter(Boolean).join(" · ");
     const axis = this.plot._fullLayout?.xaxis;
     this.rule.hidden = x === null || !axis;
     if (!this.rule.hidden) this.rule.style.transform = `translateX(${axis._offset + axis.l2p(x / this.place.unit)}px)`;
@@ -253,6 +267,12 @@ class Panel {
     return ((this.drawnRuns.length > 1 ? r : s) % 6) + 1;
   }
 
+  // The legend shows a line's dashes where they tell the series of a run apart.
+  dash({ s }) {
+    if (this.drawnRuns.length < 2 || this.series.length < 2) return "";
+    return ` swatch--line swatch--${DASHES[s % DASHES.length]}`;
+  }
+
   unitOf({ series }) {
     return series.right ? this.rightUnit : this.unit;
   }
@@ -269,7 +289,7 @@ class Panel {
     const overlay = this.drawnRuns.length > 1;
     const stroke = colour(`--series-${this.number(shown)}`);
     const band = stroke.replace("rgb(", "rgba(").replace(")", ", 0.16)");
-    const weight = this.element.dataset.markers ? 0 : Number(view.smooth); // single points far apart stay what they are
+    const weight = this.element.dataset.markers ? 0 : Number(this.view.smooth); // single points far apart stay what they are
     const name = this.name({ run, series });
     const side = series.right ? { yaxis: "y3" } : {};
     const line = {
@@ -291,10 +311,10 @@ class Panel {
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickfont: { size: 10.5, color: text }, automargin: true };
     const titled = (text) => (text ? { title: { text, standoff: 4, font: { size: 10.5, color: axis.tickfont.color } } } : {});
     const upright = (unit) => ({
-      ...axis, ...titled(unit === "%" ? "" : unit), type: view.y, fixedrange: true, tickformat: unit === "%" ? ".0~%" : unit === "bytes" ? "~s" : "~g",
-      rangemode: unit === "%" && view.y === "linear" ? "tozero" : "normal",
+      ...axis, ...titled(unit === "%" ? "" : unit), type: this.view.y, fixedrange: true, tickformat: unit === "%" ? ".0~%" : unit === "bytes" ? "~s" : "~g",
+      rangemode: unit === "%" && this.view.y === "linear" ? "tozero" : "normal",
     });
-    const zoom = view.range?.map((edge) => edge / place.unit);
+    const zoom = this.view.range?.map((edge) => edge / place.unit);
     const range = zoom ? { range: zoom } : around(lines, place);
     const ends = zoom ?? range.range;
     // Steps are whole: an axis of few of them has a tick each, never one between.
@@ -302,7 +322,7 @@ class Panel {
     const flat = (right) => {
       const mine = lines.filter((line) => Boolean(line.series.right) === right).flatMap((line) => line.rows);
       // A series that never leaves zero has no −1 below it.
-      return view.y === "linear" && mine.length && mine.every((row) => row.min === 0 && row.max === 0) ? { range: [0, 1], autorange: false } : {};
+      return this.view.y === "linear" && mine.length && mine.every((row) => row.min === 0 && row.max === 0) ? { range: [0, 1], autorange: false } : {};
     };
     return {
       margin: { l: 40, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -320,7 +340,7 @@ class Panel {
     if (low === undefined) return;
     const digits = this.axis === "time" ? 1 : 0;
     const round = (value, to) => Number((to(value * this.place.unit * 10 ** digits) / 10 ** digits).toFixed(digits));
-    set({ range: [round(Number(low), Math.floor), round(Number(high), Math.ceil)] });
+    this.zoom([round(Number(low), Math.floor), round(Number(high), Math.ceil)]);
   }
 }
 
@@ -347,6 +367,8 @@ export function start() {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-chart-enlarge]");
     if (button) enlarge(button);
+    const add = event.target.closest("[data-add-to-report]");
+    if (add) import("./charts/addtoreport.js").then(({ addToReport }) => addToReport(add));
   });
   plotly().catch(() => {}); // it loads while the values come; draw() says if it does not
   startView();
@@ -356,6 +378,7 @@ export function start() {
     (entries) => {
       for (const { target, isIntersecting } of entries) {
         const panel = panels.get(target);
+        if (!panel) continue; // it has left the page
         panel.visible = isIntersecting;
         if (isIntersecting) panel.update();
       }
@@ -363,6 +386,7 @@ export function start() {
     { rootMargin: "200px" },
   );
   const adopt = () => {
+    for (const element of panels.keys()) if (!element.isConnected && panels.delete(element)) observer.unobserve(element);
     for (const element of document.querySelectorAll("[data-chart]")) {
       if (panels.has(element)) continue;
       panels.set(element, new Panel(element));

@@ -35,6 +35,12 @@ export function startFailures() {
   document.addEventListener("htmx:sendError", (event) => note(event, "the server did not answer"));
   document.addEventListener("htmx:timeout", (event) => note(event, "the server took too long"));
   document.addEventListener("htmx:responseError", (event) => note(event, `the server answered ${event.detail.xhr.status}`));
+  // A refusal that says where it is to be shown is shown there.
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.xhr.status !== 422 || !detail.xhr.getResponseHeader("HX-Retarget")) return;
+    detail.shouldSwap = true;
+    detail.isError = false;
+  });
   document.addEventListener("htmx:beforeSwap", ({ detail }) => {
     if (!new URL(detail.xhr.responseURL || location.href, location.href).pathname.startsWith("/login/")) return;
     detail.shouldSwap = false;

@@ -25,6 +25,7 @@ startToasts();
 const pages = {
   "[data-chart]": () => import("./chart.js"),
   "[data-grid]": () => import("./charts/grid.js"),
+  "[data-report-editor]": () => import("./reporteditor.js"),
   "[data-pareto]": () => import("./pareto.js"),
   "[data-trajectory]": () => import("./trajectory.js"),
   "[data-ways]": () => import("./ways.js"),

@@ -16,6 +16,7 @@ from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services
 from composer_web.runs.launch import sweeps
+from composer_web.runs.reports import services as reports
 from composer_web.tasks.exchange import importing
 from tests.browser import sessions
 from tests.browser.offices import offices
@@ -41,6 +42,7 @@ def corners(world: World) -> None:
             metrics.record(run=run, step=step, values=values)
         services.set_progress(run=run, step=30)
         services.mark_finished(run=run)
+    a_report(world)
     failed = Rollout.objects.filter(group__run=world.run, verdict="failed").exclude(artifact_key="").latest("pk")
     task_drafts.create_draft(
         rollout=failed, turn=0, slug="scale-by-another-number", actor=world.people["reviewer"],
@@ -52,6 +54,23 @@ def corners(world: World) -> None:
     hook = Webhook.objects.create(name="chat", url="https://chat.example.org/hook", secret="sealed", events=told)
     offices(world, hook)
     files(world)
+
+
+def a_report(world: World) -> None:
+    """Text with a table, runs over each other, and a panel of one."""
+    words = "# Reward\n\nIt rises **earlier** than before. <b>Not bold</b>\n\n| run | K |\n|---|--:|\n| new | 8 |"
+    both = {"title": "Reward of two runs", "keys": ["reward/mean", "reward/best_of_k"], "size": 2, "height": 2}
+    one = {"title": "Entropy", "keys": ["policy/entropy"], "size": 1, "smoothing": 0.8}
+    reports.create_report(
+        title="What the small repositories taught",
+        description="Weekly notes",
+        blocks=[
+            {"kind": "text", "text": words},
+            {"kind": "panel", **both, "runs": [world.run.pk, world.other.pk]},
+            {"kind": "panel", **one, "runs": [world.run.pk]},
+        ],
+        actor=world.people["operator"],
+    )
 
 
 def files(world: World) -> None:

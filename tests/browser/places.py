@@ -12,6 +12,8 @@ FIXED = {
     "sweeps": "/runs/sweeps/",
     "templates": "/runs/templates/",
     "compare-none": "/runs/compare/",
+    "reports": "/reports/",
+    "report-new": "/reports/new/",
     "datasets": "/datasets/",
     "dataset-new": "/datasets/new/",
     "rollouts": "/rollouts/",
@@ -62,6 +64,7 @@ LISTED = {
     "run": ("/runs/?kind=rl", STRONG),
     "run-supervised": ("/runs/?kind=midtrain", STRONG),
     "sweep": ("/runs/sweeps/", STRONG),
+    "report": ("/reports/", STRONG),
     "dataset": ("/datasets/?sort=conversations", "tr:has(.badge:text('done')) td.strong a"),
     "dataset-failed": ("/datasets/", "tr:has(.badge:text('failed')) td.strong a"),
     "finding": ("/findings/?severity=high", STRONG),
@@ -112,6 +115,7 @@ def _followed(page: Page, url: str, found: dict[str, str]) -> dict[str, str | No
     return {
         **{f"run-{tab}": f"{found['run']}{tab}/" for tab in tabs},
         "run-reward": reward if reward and page.request.get(url + reward).ok else None,  # for operators only
+        "report-edit": f"{found['report']}edit/" if "report" in found else None,
         "trajectory": trajectory,
         "group": first_link(page, url, trajectory, "a:has-text('compare')") if trajectory else None,
         "waffle": f"/rollouts/waffle/{newest[0]}/" if newest else None,

@@ -25,7 +25,16 @@ from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Annotation, Draft
 from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
-from composer_web.runs.models import ChartLayout, RunLog, RunTemplate, Sweep, TrainBatch, TrainedStep
+from composer_web.runs.models import (
+    ChartLayout,
+    DefaultChartLayout,
+    Report,
+    RunLog,
+    RunTemplate,
+    Sweep,
+    TrainBatch,
+    TrainedStep,
+)
 from composer_web.tasks.models import GenerationJob, GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from composer_web.ui.models import ListName, SavedView
 from tests.browser import seed
@@ -107,6 +116,9 @@ def the_rest(owner: User, word: str) -> None:
         kind=run.kind, run=run, panels=[{"title": word, "keys": ["reward/mean"]}], changed_by=owner
     )
     RunLog.objects.create(run=run, at=now, process="trainer@a/1", level="info", message=word)
+    DefaultChartLayout.objects.create(kind="sft", panels=[{"title": word, "keys": ["loss/train"]}], changed_by=owner)
+    panel = {"kind": "panel", "title": word, "keys": ["reward/mean"], "runs": [run.pk]}
+    Report.objects.create(title=f"{word} report", blocks=[{"kind": "text", "text": word}, panel], author=owner)
     TrainedStep.objects.create(run=run, step=1, token=1, digest="0" * 64)
     Quarantine.objects.create(rollout=rollout)
     Annotation.objects.create(rollout=rollout, kind="comment", text=word, author=owner)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
-from trainer.learning.metrics import Metric, describe
-
-DASHES = ("solid", "dotted", "dashed", "dash-dotted")
-"""Line styles in which js/chart.js draws the series of a panel with several runs."""
-
+from composer_web.core.errors import UserError
+from trainer.learning.metrics import METRICS, Metric, describe
 
 MAX_MEMBERS = 6
 """Maximum number of lines of one family in a panel: those with the largest values."""
+NEAREST = 3
+"""Names that a refused metric is answered with."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Panel:
     """For few, distant values such as evaluations: draw points joined by a line."""
     size: int = 1
     """Columns of the grid that it spans."""
+    height: int = 1
     pinned: bool = False
     section: str = ""
 
@@ -62,6 +63,7 @@ class Panel:
             "title": self.title,
             "keys": self.shown,
             "size": self.size,
+            "height": self.height,
             "pinned": self.pinned,
             "section": self.section,
         }
@@ -76,11 +78,6 @@ class Panel:
             [{"key": key, "label": label} for key, label in left]
             + [{"key": key, "label": label, "right": True} for key, label in right]
         )
-
-    @property
-    def dashes(self) -> str:
-        """Meaning of each line style when runs are overlaid. Empty for a single line."""
-        return ", ".join(f"{dash}: {label}" for dash, label in zip(DASHES, self.labels, strict=False))
 
     @property
     def meaning(self) -> str:
@@ -132,6 +129,16 @@ def definition(key: str) -> Metric:
         return describe(key)
     except KeyError:
         return Metric(key, "", "")
+
+
+def check_keys(keys: Iterable[str], recorded: Iterable[str]) -> None:
+    """Raises UserError for a metric that is neither recorded nor defined, with the nearest names."""
+    known = {*recorded, *(name for name in METRICS if not name.endswith("/"))}
+    unknown = next((key for key in keys if key not in known), None)
+    if unknown is not None:
+        near = get_close_matches(unknown, sorted(known), n=NEAREST, cutoff=0.4)
+        remedy = f"nearest: {', '.join(near)}" if near else "choose one of the list"
+        raise UserError("keys", f"there is no metric {unknown!r}; {remedy}")
 
 
 RL = (

@@ -25,7 +25,7 @@ def _panels(run: Run) -> dict[str, Any]:
     if layout is not None:
         return {"scope": scope, "panels": list(layout.panels)}
     built_in = headline(run.kind, run.latest)
-    return {"scope": scope, "panels": [layouts.PanelSpec(title=one.title, keys=one.shown[:8]) for one in built_in]}
+    return {"scope": scope, "panels": [layouts.PanelSpec(title=one.title, keys=one.shown) for one in built_in]}
 
 
 @router.get(
@@ -39,7 +39,7 @@ def get_panels(request: HttpRequest, run_id: int) -> Any:
     "/{run_id}/charts/panels",
     response={200: PanelsOut, **REFUSED},
     auth=needs("operate"),
-    summary="Save panels for a run, or for its project",
+    summary="Save panels for a run, for its project, or for the installation",
 )
 def update_panels(request: HttpRequest, run_id: int, payload: PanelsIn) -> Any:
     run = selectors.get_run(run_id)
@@ -52,7 +52,7 @@ def update_panels(request: HttpRequest, run_id: int, payload: PanelsIn) -> Any:
     "/{run_id}/charts/panels/{scope}",
     response={204: None, 404: ErrorOut},
     auth=needs("operate"),
-    summary="Go back to the panels of the project, or to the built-in ones",
+    summary="Delete the panels of a scope: those behind it are shown again",
 )
 def delete_panels(request: HttpRequest, run_id: int, scope: layouts.Scope) -> Any:
     layouts.reset(run=selectors.get_run(run_id), scope=scope, actor=caller(request))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from ninja import Schema
 from pydantic import Field
@@ -11,7 +11,7 @@ from pydantic import Field
 from composer_web.api.schemas import Body
 from composer_web.core.detectors import Found
 from composer_web.rollouts.selectors import group_counts, verdict_counts
-from composer_web.runs.charts.layouts import MAX_PANELS, PanelSpec
+from composer_web.runs.charts.layouts import MAX_PANELS, PanelSpec, Scope
 from composer_web.runs.detectors import insights
 from composer_web.runs.launch.launch_schemas import DerivedOut
 from composer_web.runs.selectors import eta_seconds
@@ -168,12 +168,14 @@ class Labels(Body):
 
 
 class PanelsIn(Body):
-    scope: Literal["run", "project"] = Field(
-        default="run", description="For the run, or for all runs of its kind in the project without panels of their own"
+    scope: Scope = Field(
+        default="run",
+        description="For the run; for all runs of its kind in the project without panels of their own; "
+        "or for those of every project without (admins)",
     )
     panels: list[PanelSpec] = Field(min_length=1, max_length=MAX_PANELS)
 
 
 class PanelsOut(Schema):
-    scope: str = Field(description="run, project, or default: what the panels belong to")
+    scope: str = Field(description="run, project, installation, or default (built in): what the panels belong to")
     panels: list[PanelSpec]

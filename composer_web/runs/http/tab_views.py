@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.html import escape
 from django.views.decorators.http import require_POST, require_safe
+from django_htmx.http import HttpResponseClientRedirect
 
-from composer_web.core.errors import UserError
+from composer_web.core.errors import Denied, UserError
 from composer_web.core.numbers import row_ids
 from composer_web.runs import logs, metrics, selectors
-from composer_web.runs.charts import layouts, panels
+from composer_web.runs.charts import layouts
 from composer_web.runs.launch.config_io import render
 from composer_web.runs.live import parts
 from composer_web.runs.live.charting import charts, places
 from composer_web.runs.live.status import figures
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.templatetags.runframe import tab_page
-from composer_web.ui.pages import PageRequest, act, page, show
+from composer_web.ui.pages import PageRequest, page, show
 from composer_web.ui.texts import snippets
 
 PER_PAGE = 200
@@ -46,45 +50,65 @@ def tab_context(run: Run, tab: str, *shown: str) -> dict[str, Any]:
 @page()
 def run_charts(request: PageRequest, pk: int) -> HttpResponse:
     run = selectors.get_run(pk)
-    _, scope = layouts.of_run(run)
-    shown = {"panels": layouts.panels_of(run), "scope": scope, "names": metrics.names(run), **charts([run])}
+    layout, scope = layouts.of_run(run)
+    shown = {
+        "panels": layouts.arranged(run, layout),
+        "scope": scope,
+        "may_set_default": layouts.may_set_default(request.user),
+        "names": metrics.names(run),
+        **charts([run]),
+    }
     return show(request, "runs/charts.html", {**tab_context(run, "charts"), **shown})
 
 
 @require_safe
 @page()
 def run_panel(request: PageRequest, pk: int) -> HttpResponse:
-    """One panel of metrics (`?key=`, up to eight) under a title, to be put into the grid."""
+    """One panel of metrics (`?key=`, several) under a title, to be put into the grid."""
     run = selectors.get_run(pk)
-    keys = request.GET.getlist("key")
-    spec = {"title": request.GET.get("title", "").strip() or ", ".join(keys)[:80], "keys": keys}
-    section = {"section": request.GET.get("section", "").strip()}
+    given = {name: request.GET.get(name, "").strip() for name in ("title", "section")}
+    keys = [key for key in request.GET.getlist("key") if key]
     try:
-        layout = layouts.parse([spec | section])
+        panel = layouts.new_panel(run, keys=keys, **given)
     except UserError as error:
-        return show(request, "422.html", {"field": error.field, "message": error.message}, status=422)
-    (panel,) = layouts.arrange(layout.panels, panels.headline(run.kind, run.latest))
+        return _refused(error, "#panel-refused")
     return show(request, "partials/chart.html", {"panel": panel, "editing": True, **places([run])})
+
+
+def _refused(error: UserError, place: str) -> HttpResponse:
+    """The reason, shown at `place` of the page, which stays as it is."""
+    return HttpResponse(escape(error.message), status=422, headers={"HX-Retarget": place, "HX-Reswap": "innerHTML"})
 
 
 @require_POST
 @page("operator")
 def run_panels(request: PageRequest, pk: int) -> HttpResponse:
-    """Save the panels of the charts page (`panels`, JSON) for the run or its project, or go back to the built-in ones."""
+    """Save the panels of the charts page (`panels`, JSON) for a `scope`, or delete those of the scope `reset`."""
     run = selectors.get_run(pk)
-    scope: layouts.Scope = "project" if request.POST.get("scope") == "project" else "run"
+    reset = request.POST.get("reset", "")
+    scope = reset or request.POST.get("scope", "run")
+    try:
+        if scope not in layouts.SCOPES:
+            raise UserError("scope", f"scope: use one of {', '.join(layouts.SCOPES)}; found {scope[:40]!r}")
+        if reset:
+            layouts.reset(run=run, scope=cast(layouts.Scope, scope), actor=request.user)
+        else:
+            layouts.save(run=run, scope=cast(layouts.Scope, scope), layout=_layout(request), actor=request.user)
+    except Denied:
+        raise
+    except UserError as error:
+        return _refused(error, "#panels-refused")
+    messages.success(request, "Panels reset." if reset else "Panels saved.")
+    where = reverse("runs:charts", args=[pk])
+    return HttpResponseClientRedirect(where) if request.headers.get("HX-Request") else redirect(where)
 
-    def change() -> None:
-        if request.POST.get("reset"):
-            layouts.reset(run=run, scope=scope, actor=request.user)
-            return
-        try:
-            given = json.loads(request.POST.get("panels", "")[:MAX_JSON])
-        except json.JSONDecodeError as error:
-            raise UserError("panels", f"panels: no JSON: {error}") from error
-        layouts.save(run=run, scope=scope, layout=layouts.parse(given), actor=request.user)
 
-    return act(request, change, done="Panels saved.", to="runs:charts", pk=pk)
+def _layout(request: PageRequest) -> layouts.Layout:
+    """Raises UserError."""
+    try:
+        return layouts.parse(json.loads(request.POST.get("panels", "")[:MAX_JSON]))
+    except json.JSONDecodeError as error:
+        raise UserError("panels", f"panels: no JSON: {error}") from error
 
 
 @require_safe

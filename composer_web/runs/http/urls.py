@@ -2,6 +2,7 @@ from django.urls import path
 
 from composer_web.runs.http import reward_views, tab_views, usage_views, views
 from composer_web.runs.launch import form_views, launch_views
+from composer_web.runs.reports import views as report_views
 
 app_name = "runs"
 urlpatterns = [
@@ -43,4 +44,11 @@ urlpatterns = [
     path("runs/<int:pk>/probe/", reward_views.run_probe, name="probe"),
     path("runs/<int:pk>/reward/", reward_views.run_reward, name="reward"),
     path("runs/<int:pk>/<slug:action>/", views.run_action, name="action"),
+    path("reports/", report_views.report_list, name="reports"),
+    path("reports/new/", report_views.report_new, name="report-new"),
+    path("reports/add/", report_views.report_add, name="report-add"),
+    path("reports/block/", report_views.report_block, name="report-block"),
+    path("reports/<int:pk>/", report_views.report_detail, name="report"),
+    path("reports/<int:pk>/edit/", report_views.report_edit, name="report-edit"),
+    path("reports/<int:pk>/delete/", report_views.report_delete, name="report-delete"),
 ]

@@ -36,7 +36,7 @@ MAX_OTHERS = 20
 """Maximum number of runs offered at a time on the comparison page. Typing narrows them."""
 MAX_BUCKETS = 1000
 OVERVIEW_PANELS = 4
-"""Number of charts on a run's overview. Its Charts tab has all."""
+"""Number of charts on a run's overview and first on a comparison. The Charts tab, and a fold, have the others."""
 
 
 @require_safe
@@ -146,6 +146,7 @@ def run_compare(request: PageRequest) -> HttpResponse:
         rest.setlist("run", [str(other.pk) for other in runs if other is not run])
         run.without = f"?{rest.urlencode()}"  # type: ignore[attr-defined]
     kinds = list(dict.fromkeys(run.kind for run in runs))
+    overlaid = panels.overlaid(kinds)
     everything = request.GET.get("settings") == "all"
     context = {
         "runs": runs,
@@ -161,7 +162,8 @@ def run_compare(request: PageRequest) -> HttpResponse:
             for row in comparing.differences((run.config for run in runs), everything=everything)
         ],
         "everything": everything,
-        "panels": panels.overlaid(kinds),
+        "panels": overlaid[:OVERVIEW_PANELS],
+        "folded": overlaid[OVERVIEW_PANELS:],
         **charts(runs, comparing.groups(runs, group) if group else ()),
     }
     return show(request, "runs/compare.html", context)

@@ -19,7 +19,7 @@ def further(runs: Sequence[Run]) -> list[panels.Panel]:
     """Panels for recorded metrics that no headline chart shows."""
     kinds = list(dict.fromkeys(run.kind for run in runs))
     shown = layouts.panels_of(runs[0]) if len(runs) == 1 else panels.overlaid(kinds)
-    return panels.further(shown, kinds, {name for run in runs for name in metrics.names(run)})
+    return panels.further(shown, kinds, metrics.names(*runs))
 
 
 def charts(runs: Sequence[Run], groups: Sequence[str] = ()) -> dict[str, Any]:

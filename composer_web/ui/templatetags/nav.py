@@ -26,6 +26,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Train",
         (
             Entry("Runs", "rocket", "runs:list", ("/runs",)),
+            Entry("Reports", "file-text", "runs:reports", ("/reports",)),
             Entry("Datasets", "database", "datasets:list", ("/datasets",)),
             Entry("Policies", "brain-circuit", "policies:list", ("/policies",)),
         ),
@@ -74,6 +75,7 @@ HELP: dict[str, str] = {
     "/": "start/quickstart/",
     "/runs": "concepts/step/",
     "/runs/new": "reference/configuration/",
+    "/reports": "guides/reports/",
     "/datasets": "design/learning/",
     "/policies": "concepts/weight-sync/",
     "/rollouts": "concepts/rollout/",

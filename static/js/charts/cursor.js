@@ -1,24 +1,25 @@
 // One cursor over all charts of a page. Pointing at a chart, or the arrow keys on it, shows a line at that place in each chart
 // that is on the screen, and what each has there in its head and legend. A press on a chart opens the rollouts of that step.
 const charts = new Map(); // area → its panel
-let place = null; // {x, from}: where the cursor is, in units of the axis
+let place = null; // {x, from, axis}: where the cursor is, in units of the axis
 let asked = 0;
 
 const MOVED = 4; // pixels from which a press is a drag
 
 function show() {
   asked = 0;
-  for (const panel of charts.values()) if (panel.visible && panel.drawn) panel.read(place?.x ?? null);
+  for (const panel of charts.values()) if (panel.visible && panel.drawn) panel.read(cursorAt(panel.axis));
 }
 
 function move(x, from) {
-  place = x === null ? null : { x, from };
+  place = x === null ? null : { x, from, axis: charts.get(from).axis };
   asked ||= requestAnimationFrame(show);
 }
 
-export const cursorAt = () => place?.x ?? null;
+// Where the cursor is on charts with this axis.
+export const cursorAt = (axis) => (place?.axis === axis ? place.x : null);
 
-// `panel` has: plot (drawn by Plotly), place.unit, nearest(x), step(x), open(step).
+// `panel` has: plot (drawn by Plotly), axis, place.unit, nearest(x), step(x), open(step).
 export function follow(area, panel) {
   if (charts.has(area)) return;
   charts.set(area, panel);
@@ -42,8 +43,8 @@ export function follow(area, panel) {
   area.addEventListener("keydown", (event) => {
     if (!panel.drawn || event.ctrlKey || event.metaKey || event.altKey || event.target !== area) return;
     const way = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
-    if (way !== undefined) move(panel.beside(place?.x ?? null, way), area);
-    else if (event.key === "Enter" && place) panel.open(place.x, false);
+    if (way !== undefined) move(panel.beside(cursorAt(panel.axis), way), area);
+    else if (event.key === "Enter" && cursorAt(panel.axis) !== null) panel.open(place.x, false);
     else if (event.key === "Escape") move(null, null);
     else return;
     event.preventDefault();

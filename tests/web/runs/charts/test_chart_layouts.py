@@ -1,7 +1,8 @@
-"""Panels of a run's charts page: of the run, of its project, or the built-in ones; from page, API and command line."""
+"""Panels of a run's charts page: of the run, its project, the installation, or built in; from page, API and command line."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
-from composer_web.core.errors import UserError
+from composer_web.core.errors import Denied, UserError
 from composer_web.runs.charts import layouts
 from composer_web.runs.charts.panels import headline
 from composer_web.runs.models import ChartLayout, Run
@@ -19,7 +20,7 @@ from tests.web.pool import browser
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
-LOSS = {"title": "Rewards", "keys": ["reward/mean", "reward/best_of_k"], "size": 2, "section": "Learning"}
+LOSS = {"title": "Rewards", "keys": ["reward/mean", "reward/best_of_k"], "size": 2, "height": 2, "section": "Learning"}
 IDLE = {"title": "Idle", "keys": ["idle/trainer"], "pinned": True}
 
 
@@ -37,7 +38,14 @@ def test_a_runs_panels_come_before_its_projects_and_those_before_the_built_in(
     assert ChartLayout.objects.count() == 2
     layouts.reset(run=draft, scope="run", actor=operator)
     assert layouts.of_run(draft)[1] == "project"
+    layouts.save(run=draft, scope="installation", layout=layouts.parse([LOSS]), actor=people["admin"])
     layouts.reset(run=draft, scope="project", actor=operator)
+    assert layouts.of_run(draft)[1] == "installation"
+    assert [(panel.title, panel.height) for panel in layouts.panels_of(draft)] == [("Rewards", 2)]
+    for change in (layouts.reset, functools.partial(layouts.save, layout=layouts.parse([IDLE]))):
+        with pytest.raises(Denied, match="for its admins"):
+            change(run=draft, scope="installation", actor=operator)
+    layouts.reset(run=draft, scope="installation", actor=people["admin"])
     assert layouts.of_run(draft) == (None, "default")
 
 
@@ -61,6 +69,7 @@ def test_sections_stay_together_and_built_in_panels_keep_their_axes() -> None:
         ([{"title": "x", "keys": []}], "panels.0.keys"),
         ([{"title": "x", "keys": ["<b>"]}], "panels.0.keys.0"),
         ([{"title": "x", "keys": ["a"], "size": 9}], "panels.0.size"),
+        ([{"title": "x", "keys": ["a"], "height": 0}], "panels.0.height"),
         ([{"title": "x", "keys": ["a"], "colour": "red"}], "panels.0.colour"),
         ("no list", "panels"),
     ],
@@ -79,18 +88,24 @@ def test_the_page_saves_and_adds(draft: Run, people: dict[str, User]) -> None:
     added = page.get(f"{path}panel/?key=loss/train&key=loss/heldout&title=Losses").content.decode()
     assert added.count("data-chart ") == 1
     assert "Losses" in added
-    assert (
-        page.get(f"{path}panel/?title=none").status_code == 422 or "keys" in page.get(f"{path}panel/").content.decode()
-    )
+    for query, reason in (("title=none", "keys"), ("key=los/train", "nearest: loss/train")):
+        refused = page.get(f"{path}panel/?{query}")
+        assert (refused.status_code, refused.headers["HX-Retarget"]) == (422, "#panel-refused")
+        assert reason in refused.content.decode()
     page.post(f"{path}panels/", {"panels": json.dumps([LOSS, IDLE]), "scope": "run"})
     html = page.get(f"{path}charts/").content.decode()
     assert "Panels of this run" in html
     assert html.count("data-chart ") == 2
     assert 'class="charts__section">Learning<' in html
-    assert "chart--2" in html
-    answer = page.post(f"{path}panels/", {"panels": "{", "scope": "run"}, follow=True)
-    assert "no JSON" in answer.content.decode()
-    page.post(f"{path}panels/", {"reset": "1", "scope": "run"})
+    assert "chart--2 chart--high-2" in html
+    for given, reason in (({"panels": "{"}, "no JSON"), ({"panels": "[]", "scope": "world"}, "use one of run")):
+        answer = page.post(f"{path}panels/", given)
+        assert (answer.status_code, answer.headers["HX-Retarget"]) == (422, "#panels-refused")
+        assert reason in answer.content.decode()
+    assert page.post(f"{path}panels/", {"panels": json.dumps([LOSS]), "scope": "installation"}).status_code == 403
+    assert "Save as default" not in html
+    assert "Save as default" in browser(people["admin"]).get(f"{path}charts/").content.decode()
+    page.post(f"{path}panels/", {"reset": "run"})
     assert "Built-in panels" in page.get(f"{path}charts/").content.decode()
     viewer = browser(people["viewer"])
     assert viewer.post(f"{path}panels/", {"panels": "[]"}).status_code == 403
@@ -106,6 +121,10 @@ def test_api_and_command_line(
     saved = client.put(address, json.dumps({"scope": "project", "panels": [LOSS]}), "application/json")
     assert (saved.status_code, saved.json()["scope"]) == (200, "project"), saved.content
     assert client.put(address, json.dumps({"panels": []}), "application/json").status_code == 422
+    default = json.dumps({"scope": "installation", "panels": [LOSS]})
+    assert client.put(address, default, "application/json").status_code == 403
+    narrow = Client(headers=bearer("admin", "operate"))
+    assert narrow.put(address, default, "application/json").status_code == 403, "the token is narrower than its owner"
     file = tmp_path / "panels.json"
     file.write_text(json.dumps([IDLE]))
     assert cli("panels", "update", str(draft.pk), str(file))[0] == 0
