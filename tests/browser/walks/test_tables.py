@@ -27,7 +27,7 @@ LISTS = (
     "/runs/", "/runs/sweeps/", "/runs/templates/", "/rollouts/", "/rollouts/exports/", "/findings/", "/tasks/", "/tasks/changes/",
     "/tasks/disagreements/", "/suites/", "/environments/", "/evaluations/", "/evaluations/releases/",
     "/policies/", "/datasets/", "/review/", "/annotations/", "/drafts/", "/gateway/sessions/", "/alerts/", "/alerts/rules/",
-    "/alerts/webhooks/", "/alerts/deliveries/", "/notifications/", "/projects/", "/tokens/",
+    "/alerts/webhooks/", "/alerts/deliveries/", "/notifications/", "/projects/", "/tokens/", "/generators/", "/imports/",
 )  # fmt: skip
 
 
