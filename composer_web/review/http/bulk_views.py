@@ -71,9 +71,11 @@ def _fill(request: PageRequest, rollouts: QuerySet[Rollout], name: str) -> str:
 def _annotate(request: PageRequest, rollouts: QuerySet[Rollout], kind: str, value: str) -> str:
     if kind not in VALUES:
         raise UserError("action", f"action is {kind[:40]!r}; choose one of {', '.join(VALUES)}, queue")
-    told = {"assignee": value} if kind == "assignee" else {"value": value}
+    assignee = value if kind == "assignee" else ""
     found = list(rollouts.order_by("pk"))  # locked in one order, whoever else annotates them
     for rollout in found:
-        annotating.annotate(rollout=rollout, kind=kind, actor=request.user, **told)
+        annotating.annotate(
+            rollout=rollout, kind=kind, actor=request.user, assignee=assignee, value="" if assignee else value
+        )
     words = f"{kind} {value}" if value else kind.replace("_", " ")
     return f"{len(found)} rollouts: {words}."

@@ -64,7 +64,7 @@ def _clear_split(request: PageRequest, tasks: list[Task]) -> None:
 
 
 def _validate(request: PageRequest, tasks: list[Task]) -> None:
-    newest = [task.newest_version_id for task in tasks]
+    newest = [task.newest_version_id for task in tasks if task.newest_version_id is not None]
     versions = list(selectors.task_versions().filter(pk__in=newest))
     services.request_task_controls(versions=versions, actor=request.user)
 
