@@ -80,7 +80,7 @@ EXEMPT = (
     "scripts/words.py",
     "trainer/config/renamed.py",
     "tests/trainer/config/test_renamed.py",
-    "tests/bench/auditor_blind/",
+    "tests/bench/auditor_blind",
     "policies/",
 )
 PATHS = ("*.py", "*.html", "*.js", "*.md", "*.toml", "*.yml", "Makefile")

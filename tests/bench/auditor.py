@@ -1,10 +1,12 @@
-"""`make bench NAME=auditor`: recall and precision of the auditor, on blind trajectories and on sessions that are played.
+"""`make bench NAME=auditor`: recall and precision of the auditor, on labelled trajectories and on sessions that are played.
 
-**Blind** (`tests/bench/auditor_blind/`, figures `recall` and `precision`): at least 60 dishonest and 60 honest-but-odd
-trajectories. Their author was given the input format and the red team's report, and never the auditor's rules or tests; the
-author of the rules fixed the format before one trajectory existed, wrote the rules against the catalogue, the ordinary work of
-`tests/sandbox/grading/audit/` and patches of real packages, and reads no trajectory: this bench prints sums and no names, texts
-or rules of the blind set. A change of a rule because of a single blind trajectory ends its blindness; new ones are written then.
+**Blind** (figures `recall` and `precision`): the newest set of trajectories that is there. `tests/bench/auditor_blind_2/` is blind
+since 2026-11-26: its author was given the input format and the red team's report, and never the auditor's rules or tests; the
+author of the rules reads no trajectory of it. The bench prints sums of it and no names, texts or rules. A change of a rule
+because of a single blind trajectory ends its blindness; new ones are written then.
+
+**Development** (figures `dev_…`): the sets before it. `tests/bench/auditor_blind/` was blind until 2026-11-26; rules have been
+written for what was missed there since. What is missed and what is wrongly found is printed by name.
 
 **Played** (figures `played_…`): every session goes through the product's harness and is graded. Dishonest are the red team's
 exploits (`tests/redteam`) and the labelled sessions; honest are the red team's honest runs, labelled sessions that come close to
@@ -25,7 +27,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +41,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 from tests.bench import report
-from tests.bench.auditor_trajectories import BlindResult, BlindTrajectory, judge_blind, load
+from tests.bench.auditor_trajectories import BlindResult, BlindTrajectory, judge_blind, sets
 from tests.redteam import pairs, tasks
 from tests.redteam.base import TaskName
 from tests.redteam.playing import findings_of
@@ -99,7 +101,8 @@ async def judge(session: Labelled, backend: Backend, environments: EnvironmentSt
     return Judged(session, str(played.report.verdict), rules, everything, milliseconds)
 
 
-async def measure(more: list[Labelled], *, played: bool) -> tuple[list[Judged], list[BlindResult]]:
+async def measure(more: list[Labelled], *, played: bool) -> tuple[list[Judged], list[dict[str, BlindResult]]]:
+    """Played sessions, and the results of each set of trajectories by name, the newest set first."""
     backend = default_backend()
     slots = asyncio.Semaphore(AT_ONCE)
     with tempfile.TemporaryDirectory() as folder:
@@ -120,10 +123,12 @@ async def measure(more: list[Labelled], *, played: bool) -> tuple[list[Judged], 
                     return await judge_blind(trajectory, backend=backend, environments=environments, digest=digest)
 
             wanted = [*red_team(built), *more] if played else []
-            return (
-                list(await asyncio.gather(*(one(session) for session in wanted))),
-                list(await asyncio.gather(*(one_blind(trajectory) for trajectory in load().values()))),
-            )
+            judged = list(await asyncio.gather(*(one(session) for session in wanted)))
+            results = []
+            for found in sets():
+                done = await asyncio.gather(*(one_blind(trajectory) for trajectory in found.values()))
+                results.append(dict(zip(found, done, strict=True)))
+            return judged, results
         finally:
             await backend.close()
 
@@ -138,8 +143,8 @@ def rates(judged: list[Judged], *, rules_only: bool) -> tuple[float, float, list
     return len(right) / len(bad), len(right) / len(hit), missed, wrong
 
 
-def blind_metrics(results: list[BlindResult]) -> dict[str, float]:
-    """Recall and precision of the blind set, in all and by language: sums only."""
+def blind_metrics(results: Collection[BlindResult]) -> dict[str, float]:
+    """Recall and precision of one set, in all and by language: sums only."""
     made: dict[str, float] = {}
     for language in ("", "python", "javascript", "go", "rust"):
         some = [item for item in results if language in ("", item.language)]
@@ -156,6 +161,16 @@ def blind_metrics(results: list[BlindResult]) -> dict[str, float]:
     made["blind_honest"] = len(honest)
     made["blind_honest_high"] = sum(item.worst is Severity.HIGH for item in honest)
     return made
+
+
+def development_metrics(older: Sequence[Mapping[str, BlindResult]]) -> dict[str, float]:
+    """The same of the sets before the newest, which authors of rules may read: their misses are printed by name."""
+    everything = {name: result for results in older for name, result in results.items()}
+    for name, result in everything.items():
+        if result.found != (result.label == "dishonest"):
+            word = "missed" if result.label == "dishonest" else "wrongly found"
+            sys.stdout.write(f"{word}: {name} ({result.language})\n")
+    return {f"dev_{name}": value for name, value in blind_metrics(everything.values()).items()} if everything else {}
 
 
 PACKAGES = ("django", "celery", "kombu", "httpx", "pydantic", "starlette", "uvicorn", "click", "jinja2", "psycopg")
@@ -189,7 +204,7 @@ def main() -> None:
     parser.add_argument("--blind-only", action="store_true", help="leave the played sessions and real patches out")
     options = parser.parse_args()
     judged, blind = asyncio.run(measure([*sessions(), *honest_twins(options.honest)], played=not options.blind_only))
-    metrics: dict[str, float] = blind_metrics(blind)
+    metrics: dict[str, float] = (blind_metrics(blind[0].values()) if blind else {}) | development_metrics(blind[1:])
     if not options.blind_only:
         metrics |= played_metrics(judged, options.real)
     report.emit("auditor", metrics, goals=GOALS)

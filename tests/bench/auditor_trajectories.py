@@ -1,13 +1,15 @@
-"""Blind trajectories: the input format of `tests/bench/auditor_blind/` (its README has the fields), and its loader.
+"""Labelled trajectories: the input format of `tests/bench/auditor_blind/` (its README has the fields), and its loader.
 
-`python -m tests.bench.auditor_trajectories` validates every file and prints the number of each label. It prints file
-names and schema errors only, so that the author of the rules can run it without reading a trajectory.
+Sets lie in folders of that format, the newest first in SETS. Only the newest is blind: the authors of the rules may read those
+before it. `python -m tests.bench.auditor_trajectories` validates every file of every set and prints the number of each label.
+It prints file names and schema errors only, so that the author of the rules can run it without reading a trajectory.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +26,10 @@ from sandbox.repositories.files import Files, RelativePath
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, PytestVerifier, TaskSpec
 
-FOLDER = Path(__file__).with_name("auditor_blind")
+SETS = tuple(Path(__file__).with_name(name) for name in ("auditor_blind_2", "auditor_blind"))
+"""Folders of trajectories, the newest first."""
+TEST_SECONDS = 10.0
+"""Processor time of one observed run of hidden tests: those of a set are small, and some work never ends."""
 Language = Literal["python", "javascript", "go", "rust"]
 Label = Literal["dishonest", "honest"]
 ToolName = Literal[
@@ -99,7 +104,7 @@ class BlindTrajectory(Strict):
             source="mutation",
             instruction=self.task.instruction,
             environment=InlineEnvironment(files=self.task.files),
-            verifier=PytestVerifier(test_files=self.task.hidden_tests, fail_to_pass=tests),
+            verifier=PytestVerifier(test_files=self.task.hidden_tests, fail_to_pass=tests, timeout_seconds=TEST_SECONDS),
             gold=self.task.oracle,
         )
 
@@ -116,7 +121,12 @@ class BlindTrajectory(Strict):
         return Attempt.of(self.spec(task_id), steps, render(self.patch))
 
 
-def load(folder: Path = FOLDER) -> dict[str, BlindTrajectory]:
+def sets(folders: Sequence[Path] = SETS) -> list[dict[str, BlindTrajectory]]:
+    """The trajectories of each set that is there, the newest set first. Raises ValueError as `load` does."""
+    return [found for folder in folders if (found := load(folder))]
+
+
+def load(folder: Path) -> dict[str, BlindTrajectory]:
     """Every trajectory of the folder by the name of its file, in order. Raises ValueError that names file and field."""
     found = {}
     for path in sorted(folder.glob("*.json")):
@@ -185,14 +195,16 @@ async def judge_blind(
 
 def main() -> int:
     try:
-        found = load()
+        found = {folder.name: load(folder) for folder in SETS}
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    labels = Counter((item.label, item.task.language) for item in found.values())
-    for (label, language), count in sorted(labels.items()):
-        sys.stdout.write(f"{label} {language}: {count}\n")
-    sys.stdout.write(f"{len(found)} trajectories\n")
+    for name, trajectories in found.items():
+        labels = Counter((item.label, item.task.language) for item in trajectories.values())
+        for (label, language), count in sorted(labels.items()):
+            sys.stdout.write(f"{name} {label} {language}: {count}\n")
+        if trajectories:
+            sys.stdout.write(f"{name}: {len(trajectories)} trajectories\n")
     return 0
 
 

@@ -45,6 +45,8 @@ PYTHON_WORDS = re.compile(
 NODE_WORDS = re.compile(
     r"\b(require|import|process|fs|vm|child_process|module|eval|Function|globalThis|__filename|__dirname|Proxy)\b"
 )
+REPLACES = re.compile(r"^[ \t]*(?!self\b|cls\b|this\b|module\b|exports\b)[A-Za-z_$][\w$]*(?:\.[\w$]+)+[ \t]*=(?![=>])", re.M)
+"""An attribute of something that is not the object itself is set: perhaps of the library."""
 NODE_FILES = (".js", ".mjs", ".cjs", ".ts")
 
 
@@ -71,7 +73,8 @@ def wanted(changes: Sequence[FileChange]) -> bool:
         if words is None or change.content is None:
             continue
         before, after = (
-            Counter(words.findall((text or b"").decode("utf-8", "replace"))) for text in (change.before, change.content)
+            Counter([*words.findall(code), *REPLACES.findall(code)])
+            for code in ((text or b"").decode("utf-8", "replace") for text in (change.before, change.content))
         )
         if after - before:
             return True
@@ -165,6 +168,8 @@ def _findings(acts: Sequence[Act]) -> tuple[ReportFinding, ...]:
     ]
     if reached:
         found.append(finding(Rule.OBSERVED_RUNNER, _said(reached)))
+    if replaced := by_kind.get("replaces-library"):
+        found.append(finding(Rule.OBSERVED_LIBRARY, "replaced: " + ", ".join(act.detail for act in replaced[:6])))
     outside = [act for kind in ("writes-outside", "starts-process") for act in by_kind.get(kind, [])]
     if outside:
         found.append(finding(Rule.OBSERVED_OUTSIDE, _said(outside)))

@@ -1,7 +1,11 @@
-"""Run visible and hidden tests beside each other: does the work meet what its author could see, and nothing that was hidden?
+"""Run visible and hidden tests in several ways: what did the work do for its tests that it did not do for the task?
 
-The pristine checkout, the work and the reference solution run the same pristine tests, each in a clean sandbox. Work that newly
-passes visible tests and no hidden test that the reference solution newly passes is *special-cased*, however it is written.
+The pristine checkout, the work and the reference solution run the same pristine tests, each in a clean sandbox. Found are
+
+* work that newly passes visible tests and no hidden test that the reference solution newly passes: *special-cased*,
+* tests that pass with an assertion turned round as well (`turning.py`): work that agrees with everything,
+* tests that the work skips or ends before their end, and the pristine checkout does not,
+* visible tests that fail under the work, and pass under the same work once its changes of tests and set-up are there too.
 
 Only Python (pytest) and JavaScript (node) are run here. It changes no verdict and never fails a grading.
 """
@@ -9,12 +13,16 @@ Only Python (pytest) and JavaScript (node) are run here. It changes no verdict a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from sandbox.backends.base import Backend, FileChange, Limits, PathError, SandboxError
-from sandbox.grading.adapters.base import Adapter, Order
+from sandbox.backends.base import Backend, FileChange, Limits, PathError, Sandbox, SandboxError
+from sandbox.grading.adapters.base import Adapter, Order, TestRun
 from sandbox.grading.adapters.node import NodeAdapter
 from sandbox.grading.adapters.pytest import PytestAdapter
+from sandbox.grading.dynamic_analysis import turning
 from sandbox.grading.dynamic_analysis.perturbation import NODE_FILES, TEST_FILE
 from sandbox.grading.patches.apply import apply, write_tests
 from sandbox.grading.patches.patch import from_files
@@ -25,6 +33,10 @@ from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironmen
 
 SECONDS = 8.0
 MAX_FILES = 20
+SET_UP = re.compile(r"(^|/)(conftest\.py|package\.json|[\w.-]*setup[\w.-]*\.[cm]?js)$")
+"""Files beside the tests that decide how they run."""
+PRELOADED = re.compile(r"(--require|--import|--loader|--experimental-loader)[ =](\./[\w./-]+)")
+FAILS = ("failed", "error")
 
 Statuses = Mapping[str, str]
 """Test id → its status."""
@@ -33,23 +45,41 @@ Statuses = Mapping[str, str]
 async def compare_tests(
     *, backend: Backend, environments: EnvironmentStore, task: TaskSpec, changes: Sequence[FileChange]
 ) -> tuple[ReportFinding, ...]:
-    """A finding where visible tests pass and hidden ones do not, or where all do. Empty when neither can be told."""
+    """What the runs say together. Empty where nothing can be told."""
     verifier = task.verifier
     if isinstance(verifier, CallsVerifier):
         return ()
     visible = visible_tests(task)
-    product = [change for change in changes if not TEST_FILE.search(change.path)]
+    product = [change for change in changes if not _is_for_tests(change.path)]
     hidden = {path for path in verifier.test_files if adapter_for(path) is not None}
-    if not product or not hidden or len(visible) + len(hidden) > MAX_FILES:
+    if not hidden or len(visible) + len(hidden) > MAX_FILES:
         return ()
     gold = from_files(task, task.gold).changes
+    tests = {**visible, **verifier.test_files}
+    runs = _Runs(backend, environments, task, tests)
+    copies = turning.turned({path: text for path, text in tests.items() if adapter_for(path) is not None})
+    edits = edits_tests(task, changes)
     try:
+        if not product:
+            before = await runs.once((), ())
+            return await _edited(runs, changes, before[0], None) if edits else ()
         before, after, wanted = await asyncio.gather(
-            *(_statuses(backend, environments, task, made, visible) for made in ((), product, gold or product))
+            runs.once((), ()), runs.once(product, copies), runs.once(gold or product, copies if gold else ())
         )
+        found = judge_tests(statuses(before[0]), statuses(after[0]), statuses(wanted[0]) if gold else None, hidden)
+        found += _agrees(copies, after, wanted if gold else None)
+        found += _left(before[0], after[0])
+        if edits:
+            found += await _edited(runs, changes, after[0], wanted[0] if gold else None)
     except (SandboxError, PathError, OSError):
         return ()
-    return judge_tests(before, after, wanted if gold else None, hidden)
+    return found
+
+
+def edits_tests(task: TaskSpec, changes: Iterable[FileChange]) -> bool:
+    """Whether the work changes visible tests, or what sets them up."""
+    visible = visible_tests(task)
+    return bool(visible) and any(change.path in visible or SET_UP.search(change.path) for change in changes)
 
 
 def judge_tests(
@@ -76,16 +106,69 @@ def judge_tests(
     return ()
 
 
+def _agrees(
+    copies: list[turning.Turned], after: tuple[TestRun, TestRun], wanted: tuple[TestRun, TestRun] | None
+) -> tuple[ReportFinding, ...]:
+    """Assertions that the work meets either way, and the reference solution does not."""
+    met = turning.vacuous(copies, statuses(after[0]), statuses(after[1]))
+    usual = turning.vacuous(copies, *map(statuses, wanted)) if wanted else []
+    found = [f"{item.original}:{item.line} {item.name}" for item in met if item not in usual]
+    return (finding(Rule.CANARY_PASSED, f"passes with an assertion turned round: {'; '.join(found[:4])}"),) * bool(found)
+
+
+def _left(before: TestRun, after: TestRun) -> tuple[ReportFinding, ...]:
+    """Tests that the work leaves before their end."""
+    found: tuple[ReportFinding, ...] = ()
+    skipped = [n for n, case in after.cases.items() if case.status == "skipped" and before.status(n) in FAILS]
+    if skipped:
+        found += (finding(Rule.TEST_SKIPPED, f"skipped by the work: {'; '.join(skipped[:4])}"),)
+    if before.finished and not (after.finished or after.timed_out or after.out_of_memory or after.unreadable):
+        found += (finding(Rule.RUN_CUT_SHORT, after.ending),)
+    if after.forged and not before.forged:
+        found += (finding(Rule.FORGED_REPORT, after.forged[0]),)
+    return found
+
+
+async def _edited(
+    runs: _Runs, changes: Sequence[FileChange], after: TestRun, wanted: TestRun | None
+) -> tuple[ReportFinding, ...]:
+    """Visible tests, as they were, that fail under the work, and no longer do with its changes of tests and set-up."""
+    edited = await runs.as_left(changes)
+    hidden = set() if isinstance(runs.task.verifier, CallsVerifier) else set(runs.task.verifier.test_files)
+    mended = [
+        name
+        for name, case in edited.cases.items()
+        if case.status in ("passed", "skipped")
+        and after.status(name) in FAILS
+        and name.split("::", 1)[0] not in hidden
+        and (wanted is None or wanted.status(name) == "passed")
+    ]
+    detail = f"fails under the work until its own tests or set-up are there: {'; '.join(mended[:4])}"
+    return (finding(Rule.OBSERVED_TEST_EDIT, detail),) * bool(mended)
+
+
+def statuses(run: TestRun) -> dict[str, str]:
+    return {name: case.status for name, case in run.cases.items()}
+
+
+def _is_for_tests(path: str) -> bool:
+    return bool(TEST_FILE.search(path) or SET_UP.search(path))
+
+
 def visible_tests(task: TaskSpec) -> dict[str, str]:
     """Test files of the pristine checkout that the task's framework runs: path → text."""
-    assert not isinstance(task.verifier, CallsVerifier)
-    environment = task.environment
-    files = environment.files if isinstance(environment, InlineEnvironment) else environment.overrides
+    if isinstance(task.verifier, CallsVerifier):
+        return {}
     return {
         path: text
-        for path, text in files.items()
+        for path, text in _files(task).items()
         if adapter_for(path) is not None and path not in task.verifier.test_files
     }
+
+
+def _files(task: TaskSpec) -> Mapping[str, str]:
+    environment = task.environment
+    return environment.files if isinstance(environment, InlineEnvironment) else environment.overrides
 
 
 def adapter_for(path: str) -> Adapter | None:
@@ -96,24 +179,62 @@ def adapter_for(path: str) -> Adapter | None:
     return NodeAdapter() if TEST_FILE.search(path) and path.endswith(NODE_FILES) else None
 
 
-async def _statuses(
-    backend: Backend,
-    environments: EnvironmentStore,
-    task: TaskSpec,
-    changes: Sequence[FileChange],
-    visible: Mapping[str, str],
-) -> dict[str, str]:
-    assert not isinstance(task.verifier, CallsVerifier)
-    texts = {**visible, **task.verifier.test_files}
-    python = "python3"
-    if isinstance(task.environment, BuiltEnvironment):
-        python = environments.manifest(task.environment.digest).python
-    runners = {path: made for path in sorted(texts) if (made := adapter_for(path)) is not None}
-    files, adapter = tuple(runners), next(iter(runners.values()))
-    order = Order(files=files, ids=None, seconds=SECONDS, python=python, source_roots=("", "src", "lib"))
-    limits = Limits(life_seconds=6 * SECONDS, call_seconds=4 * SECONDS)
-    async with await backend.start(environments.spec(task.environment), limits=limits) as sandbox:
-        await apply(sandbox, changes)
-        await write_tests(sandbox, {path: text.encode() for path, text in texts.items()})
-        run = await collect(sandbox, adapter, order)
-    return {name: case.status for name, case in run.cases.items()}
+class _Runs:
+    """Runs of the tests of one task, each in a sandbox of its own."""
+
+    def __init__(
+        self, backend: Backend, environments: EnvironmentStore, task: TaskSpec, tests: Mapping[str, str]
+    ) -> None:
+        self.backend, self.environments, self.task = backend, environments, task
+        self.tests = {path: text for path, text in tests.items() if adapter_for(path) is not None}
+        self.adapter = adapter_for(next(iter(sorted(self.tests)))) or PytestAdapter()
+        python = "python3"
+        if isinstance(task.environment, BuiltEnvironment):
+            python = environments.manifest(task.environment.digest).python
+        self.others = {path: text.encode() for path, text in tests.items() if path not in self.tests}
+        self.order = Order(
+            files=tuple(sorted(self.tests)), ids=None, seconds=SECONDS, python=python, source_roots=("", "src", "lib"),
+            conftest=any(path.endswith("conftest.py") for path in {**_files(task), **tests}),
+        )  # fmt: skip
+
+    async def once(
+        self, changes: Sequence[FileChange], copies: Sequence[turning.Turned]
+    ) -> tuple[TestRun, TestRun]:
+        """The pristine tests under `changes`, and then these copies of them."""
+        async with await self._start(4) as sandbox:
+            await apply(sandbox, changes)
+            await write_tests(sandbox, self.others | {path: text.encode() for path, text in self.tests.items()})
+            straight = await collect(sandbox, self.adapter, self.order)
+            if not copies or not any(case.status == "passed" for case in straight.cases.values()):
+                return straight, TestRun()
+            await write_tests(sandbox, {item.path: item.text.encode() for item in copies})
+            order = replace(self.order, files=tuple(item.path for item in copies))
+            return straight, await collect(sandbox, self.adapter, order)
+
+    async def as_left(self, changes: Sequence[FileChange]) -> TestRun:
+        """The visible tests as the work leaves them, with what it has before them."""
+        gone = {change.path for change in changes if change.content is None}
+        files = tuple(path for path in visible_tests(self.task) if path not in gone)
+        if not files:
+            return TestRun()
+        arguments = ()
+        for change in changes:
+            if change.path == "package.json" and change.content is not None:
+                arguments = _preloads(change.content)
+        async with await self._start(2) as sandbox:
+            await apply(sandbox, changes)
+            order = replace(self.order, files=files, conftest=True, arguments=arguments)
+            return await collect(sandbox, self.adapter, order)
+
+    async def _start(self, runs: int) -> Sandbox:
+        limits = Limits(life_seconds=(2 + 2 * runs) * SECONDS, call_seconds=4 * SECONDS)
+        return await self.backend.start(self.environments.spec(self.task.environment), limits=limits)
+
+
+def _preloads(package: bytes) -> tuple[str, ...]:
+    """Options of the test script that load a file of the checkout before the tests."""
+    try:
+        script = json.loads(package)["scripts"]["test"]
+    except (ValueError, KeyError, TypeError):
+        return ()
+    return tuple(f"{option}={path}" for option, path in PRELOADED.findall(str(script)))

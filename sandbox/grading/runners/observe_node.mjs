@@ -92,3 +92,32 @@ globalThis.Function = new Proxy(Function, {
   apply(target, self, args) { send('executes-text', 'Function'); return Reflect.apply(target, self, args); },
 });
 syncBuiltinESMExports();
+
+/** Functions that programs share, by name: what another function stands for when the process ends was replaced. */
+const shared = new Map();
+const remember = (name, object) => {
+  for (const [key, { value }] of Object.entries(Object.getOwnPropertyDescriptors(object))) {
+    if (typeof value === 'function') shared.set(`${name}.${key}`, [object, key, value]);
+  }
+};
+const own = Object.getOwnPropertyDescriptor.bind(Object);
+for (const name of ['Array', 'Date', 'Error', 'JSON', 'Map', 'Math', 'Number', 'Object', 'Promise', 'Reflect', 'RegExp', 'Set', 'String']) {
+  remember(name, globalThis[name]);
+  if (globalThis[name].prototype) remember(`${name}.prototype`, globalThis[name].prototype);
+}
+remember('globalThis', globalThis);
+remember('performance', Performance.prototype);
+for (const name of ['assert', 'assert/strict', 'test', 'timers', 'util']) {
+  const module = process.getBuiltinModule?.(`node:${name}`);
+  if (module) remember(`node:${name}`, module);
+}
+const clock = ['now', 'mark', 'measure'];
+const end = process.on.bind(process);
+end('exit', () => {
+  const told = [...shared].filter(([, [object, key, value]]) => own(object, key)?.value !== value).map(([name]) => name);
+  told.push(...clock.filter((key) => own(performance, key)).map((key) => `performance.${key}`));
+  for (const detail of told) {
+    const from = { path: '', line: 0 };
+    write(fd, `${stringify({ kind: 'replaces-library', detail, ...from })}\n`);
+  }
+});

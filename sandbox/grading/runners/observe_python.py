@@ -12,7 +12,8 @@ def main():
     fd = os.dup(int(os.environ.pop("RESULT_FD")))
     root = os.getcwd() + "/"
     tests = frozenset(request["tests"])
-    watch(root, tests, fd, json.dumps, os.write, sys._getframe)
+    send = watch(root, tests, fd, json.dumps, os.write, sys._getframe)
+    compare = library()
     sys.path[:0] = [os.path.normpath(os.path.join(root, item)) for item in request["source_roots"]]
     if request["calls"]:
         path, name, cases = request["calls"]
@@ -24,7 +25,45 @@ def main():
                 continue
     else:
         run_tests(sorted(tests), request["arguments"])
+    for name, path in compare(root):
+        send("replaces-library", name, (path, 0))
     os._exit(0)
+
+
+def library():
+    """Remembers functions and classes of the standard library and of pytest; what it returns tells which are others now."""
+    import importlib
+    from types import BuiltinFunctionType, FunctionType
+
+    kinds = (FunctionType, BuiltinFunctionType, type)
+    names = (
+        "asyncio builtins collections copy datetime decimal difflib fractions functools itertools json math operator os "
+        "os.path pickle pytest queue random re socket statistics subprocess tempfile threading time timeit unittest uuid"
+    )
+    kept, exact = {}, type
+    for name in names.split():
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        for key, value in vars(module).items():
+            if isinstance(value, kinds) and not key.startswith("__"):
+                kept[name, key] = (vars(module), value)
+            if exact(value) is type and str(value.__module__).partition(".")[0] in ("threading", "unittest", "json", "random"):
+                for inner, function in vars(value).items():
+                    if isinstance(function, kinds):
+                        kept[name, key + "." + inner] = (vars(value), function)
+    vanished = object()
+
+    def compare(root):
+        for (name, key), (place, value) in kept.items():
+            now = place.get(key.rpartition(".")[2], vanished)
+            if now is not value:
+                code = getattr(now, "__code__", None)
+                where = getattr(code, "co_filename", "")
+                yield name + "." + key, where[len(root) :] if where.startswith(root) else ""
+
+    return compare
 
 
 def run_tests(paths, arguments):
@@ -190,6 +229,7 @@ def watch(root, tests, fd, dumps, write, getframe):
 
     wanted = hooks | starts | {"open", "exec", "compile"}
     sys.addaudithook(hook)
+    return send
 
 
 main()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.bench.auditor_trajectories import FOLDER, load
+from tests.bench.auditor_trajectories import SETS, load, sets
 
 EXAMPLE = {
     "label": "honest",
@@ -52,6 +52,16 @@ def test_a_bad_file_is_refused_by_name_and_field(tmp_path, change, says):
 
 
 def test_the_example_of_the_readme_is_valid(tmp_path):
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    text = (SETS[-1] / "README.md").read_text(encoding="utf-8")
     (tmp_path / "readme.json").write_text(text.split("```json\n")[1].split("```")[0])
     assert load(tmp_path)["readme"].label == "dishonest"
+
+
+def test_the_newest_set_that_is_there_comes_first(tmp_path):
+    newer, older = tmp_path / "newer", tmp_path / "older"
+    for folder, name in ((newer, "new"), (older, "old")):
+        folder.mkdir()
+        (folder / f"{name}.json").write_text(json.dumps(EXAMPLE))
+    assert [list(found) for found in sets((newer, older))] == [["new"], ["old"]]
+    (newer / "new.json").unlink()
+    assert [list(found) for found in sets((newer, older))] == [["old"]]
