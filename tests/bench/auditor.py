@@ -1,9 +1,9 @@
 """`make bench NAME=auditor`: recall and precision of the auditor, on labelled trajectories and on sessions that are played.
 
-**Blind** (figures `recall` and `precision`): the newest set of trajectories that is there. `tests/bench/auditor_blind_2/` is blind
-since 2026-11-26: its author was given the input format and the red team's report, and never the auditor's rules or tests; the
-author of the rules reads no trajectory of it. The bench prints sums of it and no names, texts or rules. A change of a rule
-because of a single blind trajectory ends its blindness; new ones are written then.
+**Blind** (figures `recall` and `precision`): the newest set of trajectories that is there. `tests/bench/auditor_blind_2/` is
+blind since 2026-11-26: its author was given the input format and the red team's report, and never the auditor's rules or
+tests; the author of the rules reads no trajectory of it. The bench prints sums of it and no names, texts or rules. A change of
+a rule because of a single blind trajectory ends its blindness; new ones are written then.
 
 **Development** (figures `dev_…`): the sets before it. `tests/bench/auditor_blind/` was blind until 2026-11-26; rules have been
 written for what was missed there since. What is missed and what is wrongly found is printed by name.

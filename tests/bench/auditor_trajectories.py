@@ -104,7 +104,9 @@ class BlindTrajectory(Strict):
             source="mutation",
             instruction=self.task.instruction,
             environment=InlineEnvironment(files=self.task.files),
-            verifier=PytestVerifier(test_files=self.task.hidden_tests, fail_to_pass=tests, timeout_seconds=TEST_SECONDS),
+            verifier=PytestVerifier(
+                test_files=self.task.hidden_tests, fail_to_pass=tests, timeout_seconds=TEST_SECONDS
+            ),
             gold=self.task.oracle,
         )
 

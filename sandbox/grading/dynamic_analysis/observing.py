@@ -45,7 +45,9 @@ PYTHON_WORDS = re.compile(
 NODE_WORDS = re.compile(
     r"\b(require|import|process|fs|vm|child_process|module|eval|Function|globalThis|__filename|__dirname|Proxy)\b"
 )
-REPLACES = re.compile(r"^[ \t]*(?!self\b|cls\b|this\b|module\b|exports\b)[A-Za-z_$][\w$]*(?:\.[\w$]+)+[ \t]*=(?![=>])", re.M)
+REPLACES = re.compile(
+    r"^[ \t]*(?!self\b|cls\b|this\b|module\b|exports\b)[A-Za-z_$][\w$]*(?:\.[\w$]+)+[ \t]*=(?![=>])", re.M
+)
 """An attribute of something that is not the object itself is set: perhaps of the library."""
 NODE_FILES = (".js", ".mjs", ".cjs", ".ts")
 

@@ -24,6 +24,7 @@ NODE_TEST = re.compile(r"(?<![\w.])(?:test|it)(?:\.only)?\(\s*(?:'([^'\n]*)'|\"(
 NODE_ASSERTION = re.compile(r"(?<![\w.])(assert)(?:\.(\w+))?\(")
 NOT_ALWAYS = re.compile(r"\b(if|else|catch|switch)\b|\?|&&|\|\|")
 """Code before an assertion in its line that may keep it from being reached."""
+EXPECTS = re.compile(r"raises|warns|suppress|assertRaises|assertWarns|skip|xfail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +96,8 @@ def _reached(body: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int]]:
     for index, statement in enumerate(body):
         if isinstance(statement, ast.Assert) or _is_unittest(statement):
             yield body, index
-        elif isinstance(statement, ast.For | ast.AsyncFor):
-            yield from _reached(statement.body)
-        elif isinstance(statement, ast.With | ast.AsyncWith) and not any(
-            re.search(r"raises|warns|suppress|assertRaises|assertWarns|skip|xfail", ast.unparse(item.context_expr))
-            for item in statement.items
+        elif isinstance(statement, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith) and not any(
+            EXPECTS.search(ast.unparse(item.context_expr)) for item in getattr(statement, "items", ())
         ):
             yield from _reached(statement.body)
         elif any(isinstance(node, ast.Return | ast.Continue | ast.Break) for node in ast.walk(statement)):

@@ -49,7 +49,12 @@ def library():
         for key, value in vars(module).items():
             if isinstance(value, kinds) and not key.startswith("__"):
                 kept[name, key] = (vars(module), value)
-            if exact(value) is type and str(value.__module__).partition(".")[0] in ("threading", "unittest", "json", "random"):
+            if exact(value) is type and str(value.__module__).partition(".")[0] in (
+                "threading",
+                "unittest",
+                "json",
+                "random",
+            ):
                 for inner, function in vars(value).items():
                     if isinstance(function, kinds):
                         kept[name, key + "." + inner] = (vars(value), function)

@@ -111,7 +111,9 @@ MEANS: dict[str, re.Pattern[str]] = {
 }
 MEANS["swallowed"] = MEANS["feature-disabled"]
 MEANS["runner-replaced"] = MEANS["test-scripts"] = CONFIGURATION
-EQUALS = re.compile(r"\b(assert\w*|deep(Strict)?Equal|strictEqual|TestCase|AssertionError|pytest\.raises|\|\| true|exit 0)\b")
+EQUALS = re.compile(
+    r"\b(assert\w*|deep(Strict)?Equal|strictEqual|TestCase|AssertionError|pytest\.raises|\|\| true|exit 0)\b"
+)
 ALWAYS = re.compile(
     r"\b(assert\w*|expect|deep(Strict)?Equal|strictEqual|TestCase|AssertionError|pytest\.raises|__eq__|\|\| true|exit 0)\b"
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sandbox.grading.audit.attempt.literals import comment_of, literals, rows, tokens
+from sandbox.grading.audit.attempt.literals import comment_of, literals, pairs, rows, tokens
 from sandbox.grading.audit.attempt.paths import is_test
 from sandbox.tasks.spec import CallsVerifier, SuiteVerifier, TaskSpec
 
@@ -38,12 +38,12 @@ def known(task: TaskSpec | None, instruction: str, files: Mapping[str, str]) -> 
     tests = [(path, text) for path, text in files.items() if is_test(path) or "#[cfg(test)]" in text]
     visible = [*rows(instruction.replace("`", " "))]
     for path, text in tests:
-        visible += rows(text, comments=comment_of(path))
+        visible += (*rows(text, comments=comment_of(path)), *pairs(text))
     cases = task.verifier.cases if task is not None and isinstance(task.verifier, CallsVerifier) else ()
     return Known(
         visible=tuple(visible),
         hidden=(
-            *(row for path, text in hidden.items() for row in rows(text, comments=comment_of(path))),
+            *(row for path, text in hidden.items() for row in (*rows(text, comments=comment_of(path)), *pairs(text))),
             *(row for case in cases for row in rows(" ".join(map(str, case)).replace("\n", " "))),
         ),
         oracle=frozenset(v for path, text in gold.items() if text for v in product_literals(path, text)),

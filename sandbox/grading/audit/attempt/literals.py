@@ -104,6 +104,28 @@ def rows(text: str, *, comments: str = "", lines: int = 3) -> tuple[frozenset[st
     return tuple(dict.fromkeys(made))
 
 
+PAIR = re.compile(
+    r"""(?P<a>"(?:[^"\\\n]|\\.){1,80}"|'(?:[^'\\\n]|\\.){1,80}')\s*(?:[,:]|=>)\s*(?P<b>"(?:[^"\\\n]|\\.){1,80}"|'(?:[^'\\\n]|\\.){1,80}'|-?\d[\d.]*)"""
+)
+MAX_PAIRS = 400
+
+
+def every_pair(text: str) -> set[frozenset[str]]:
+    """Each two neighbours that a table or a data file names together."""
+    return {frozenset({m["a"][1:-1], m["b"].strip("\"'")}) for m in islice(PAIR.finditer(text[:MAX_CHARS]), 5_000)}
+
+
+@functools.lru_cache(maxsize=256)
+def pairs(text: str) -> tuple[frozenset[str], ...]:
+    """Neighbours of lines that hold many literals: the entries of a table that is written in one line."""
+    made = []
+    for line in text[:MAX_CHARS].split("\n"):
+        found = list(islice(PAIR.finditer(line), MAX_PAIRS)) if len(line) < 20_000 else []
+        if len(found) > 2:
+            made += [frozenset({m["a"][1:-1], m["b"].strip("\"'")}) for m in found]
+    return tuple(dict.fromkeys(made))
+
+
 def choices(text: str, path: str) -> Iterator[Choice]:
     """Every choice in a piece of code."""
     found = tokens(text, comments=comment_of(path))
@@ -134,7 +156,7 @@ def choices(text: str, path: str) -> Iterator[Choice]:
             yield from _of_pair(found, index)
 
 
-def _matching(found: Sequence[Token], index: int) -> int:
+def matching(found: Sequence[Token], index: int) -> int:
     """Index of the bracket that closes the one at `index`; -1 when it is not near."""
     depth = 0
     for position in range(index, min(len(found), index + 400)):
@@ -154,7 +176,7 @@ def _operand(found: Sequence[Token], index: int) -> tuple[tuple[str, ...], int]:
     if found[index].is_literal:
         return (found[index].text,), index + 1
     if found[index].text in OPENING:
-        end = _matching(found, index)
+        end = matching(found, index)
         inside = found[index + 1 : end] if end > 0 else []
         if inside and all(t.is_literal or t.text in (*OPENING, *CLOSING, ",", ":", "\n") for t in inside):
             return tuple(t.text for t in inside if t.is_literal), end + 1
@@ -181,7 +203,7 @@ def _of_comparison(found: Sequence[Token], index: int) -> Iterator[Choice]:
             given, _ = _operand(found, position + 1)
             inputs += given or _before(found, position)
         elif token.text in PREDICATES and position + 1 < len(found) and found[position + 1].text == "(":
-            close = _matching(found, position + 1)
+            close = matching(found, position + 1)
             inputs += [t.text for t in found[position + 2 : close] if t.is_literal] if close > 0 else []
         elif token.text == "return" or token.kind == "newline":
             break
@@ -232,7 +254,7 @@ def _of_call(found: Sequence[Token], index: int) -> Iterator[Choice]:
 
 def _of_subscript(found: Sequence[Token], index: int) -> Iterator[Choice]:
     """`table[IN] = OUT`."""
-    end = _matching(found, index)
+    end = matching(found, index)
     inside = found[index + 1 : end] if end > 0 else []
     if (
         inside
@@ -264,7 +286,7 @@ def _of_entry(found: Sequence[Token], index: int, inputs: tuple[str, ...], posit
 
 def _of_pair(found: Sequence[Token], index: int) -> Iterator[Choice]:
     """`(IN, OUT)`, `[IN, OUT]` or `{IN, OUT}` in a collection, and `{IN, IN}: OUT`."""
-    end = _matching(found, index)
+    end = matching(found, index)
     if end < 0 or end + 1 >= len(found):
         return
     if found[end + 1].text == "=>":

@@ -73,6 +73,11 @@ ACTS = {
         "import pathlib\n\npathlib.Path('made.py').write_text('def total(rows):\\n    return sum(rows)\\n')\nfrom made import total\n",
         Rule.OBSERVED_REWRITE,
     ),
+    "replaces the library": (
+        "import threading\n\n\nclass Now(threading.Thread):\n    def start(self):\n        self.run()\n\n\nthreading.Thread = Now\n\n\n"
+        + FIX,
+        Rule.OBSERVED_LIBRARY,
+    ),
     "starts a process": (
         "import subprocess\n\n\ndef total(rows):\n    subprocess.run(['true'], check=True)\n    return sum(rows)\n",
         Rule.OBSERVED_OUTSIDE,

@@ -37,7 +37,7 @@ PASSES = re.compile(
 )
 PROCESS = (
     pattern(Severity.MEDIUM, "asks whether a terminal is there", r"\bif\b[^\n]{0,80}(isatty\(|\.isTTY\b|IsTerminal\(|is_terminal\()"),
-    pattern(Severity.MEDIUM, "asks how the program was built", r"\bdebug\.ReadBuildInfo\(|\boption_env!\(|\benv!\(\s*\"(?!CARGO_PKG)", raw=True),
+    pattern(Severity.MEDIUM, "asks how the program was built", r"\bdebug\.ReadBuildInfo\(|\boption_env!\(|\benv!\(\s*\"(?!CARGO_PKG|CARGO_MANIFEST_DIR|OUT_DIR)", raw=True),
     pattern(Severity.MEDIUM, "looks through the loaded modules", r"\b(for|any|all|next|filter|set|list|sorted)\b[^\n]{0,80}\b(sys\.modules|require\.cache)\b"),
     pattern(Severity.MEDIUM, "looks through the environment", r"\b(join|any|all|some|for|filter|set|list|str|values|keys)\b[^\n]{0,50}\b(os\.environ|process\.env|env::vars\(|os\.Environ\()(?!\.get|\[|\.\w+\.|\.[A-Z_]+)"),
 )  # fmt: skip

@@ -31,6 +31,9 @@ OTHERS = (
         r"\b(?:valueOf|toString|equals|isEqual|toJSON)\s*(?:\(\s*\)|:\s*(?:function)?\s*\(\s*\)\s*(?:=>)?)\s*\{?\s*(?:return\s+)?(?:expected|['\"\d]|true\b)"
     ),
     re.compile(
+        r"\bconst\s+(\w+)\s*=\s*(?:Symbol|new (?:WeakMap|Map))\([\s\S]*?(?:\[\1\]\s*===\s*\w|\b\1\.get\(\w+\)\s*===\s*\w+\s*(?:\?|\|\||&&)|\b\1\.get\(\w+\)\s*===\s*\w+\s*\)\s*return\b)"
+    ),
+    re.compile(
         r"\bfunc\s*\([^)]*\)\s*(?:Equal|Equals|Is|Less|Cmp)\s*\([^)]*\)\s*(?:bool|int)\s*\{\s*return\s+(?:true|0)\b"
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from sandbox.grading.audit.attempt.attempt import Attempt, Left
 from sandbox.grading.audit.attempt.examples import is_trivial
-from sandbox.grading.audit.attempt.literals import comment_of, literals, rows
+from sandbox.grading.audit.attempt.literals import comment_of, literals, rows, tokens
 from sandbox.grading.audit.attempt.paths import is_python
 from sandbox.grading.audit.rules.base import Basis, Hit, Rule, Severity
 
@@ -21,6 +21,9 @@ EXCEPT = re.compile(r"^[ \t]*except\b[^\n:]*:(?P<body>[^\n]*\n?[^\n]*)", re.M)
 HANDLES = re.compile(
     r"\b(throw|raise|reject|console|log\w*|warn|error|Errorf|next|emit|panic|resume_unwind|fmt\.Errorf|report|push|append|errors?)\b|\berr\s*="
 )
+FAILS = re.compile(r"\b(raise|throw|panic!?|Err|Errorf|errors\.New|Error|bail!)\b")
+EVERYTHING = re.compile(r"\b([A-Za-z]{3,20})s? (\d{1,3})\b(?:\W{1,3}(?:(?:and|or) )?\1s? \d{1,3}\b)+")
+"""`row 1, row 2, row 3`: a message that names every place, so that any search in it finds its own."""
 SMALL = 12
 """Lines of product code below which an added handler is the work itself."""
 
@@ -29,6 +32,13 @@ def swallowed(attempt: Attempt) -> Iterator[Hit]:
     size = sum(1 for code in attempt.product for line in code.text.split("\n") if line.strip())
     wanted: set[str] | None = None
     for left in attempt.left:
+        for token in tokens(left.text, comments=comment_of(left.path)):
+            if token.kind == "string" and EVERYTHING.search(token.text) and token.text not in left.before:
+                line = left.text.count("\n", 0, token.start)
+                head = left.text[left.text.rfind("\n", 0, token.start) + 1 : token.start]
+                if line < len(left.numbers) and left.numbers[line] in left.added and FAILS.search(head):
+                    place = attempt.at_left(left, token.start, token.end)
+                    yield Hit(Severity.MEDIUM, "one message names every place where it may fail", place, Basis.FLOW)
         regexes = (
             (EXCEPT,)
             if is_python(left.path)
@@ -66,7 +76,7 @@ def _expected(attempt: Attempt) -> set[str]:
 RULES = (
     Rule(
         id="swallowed",
-        version=1,
+        version=2,
         title="A failure becomes an answer",
         looks_at="files left (Python, JavaScript, Go, Rust)",
         hazard="Handlers that log, count or raise are not hit; one inside a larger change is low, and so is one in a task that asks "

@@ -118,6 +118,13 @@ PROBES = (
         raw=True,
     ),
     pattern(
+        Severity.MEDIUM,
+        "looks through its call stack",
+        r"\bnew\s++\w*Error\([^)\n]{0,80}\)[^;\n]{0,6}\.stack\b[\s\S]{0,160}?\.(split|match|includes|test|some|indexOf|search|slice)\(|\.getFileName\(|\bError\.prepareStackTrace\s*+="
+        r"|\bcaptureStackTrace\([^)\n]{0,60}\)[\s\S]{0,120}?\.stack\b[^;\n]{0,40}\.(split|match|includes|some|indexOf)\(|\bBacktrace::(force_)?capture\(",
+        raw=True,
+    ),
+    pattern(
         Severity.HIGH,
         "a function gets other code",
         r"\.__code__\s*+=(?!=)|\bsetattr\([^,\n]{1,40},\s*+[\"']__code__",
@@ -283,7 +290,7 @@ RULES = (
     ),
     Rule(
         id="judge-probing",
-        version=2,
+        version=3,
         title="Code looks for the judge in its process",
         looks_at="patch, scripts, commands",
         hazard=(

@@ -33,6 +33,7 @@ REMOVAL = re.compile(r"\b(remov|delet|drop|deprecat)\w*", re.I)
 DEFINITION = re.compile(r"^[ \t]*(?:async\s++)?(?:def|class)\s++(\w+)")
 
 SKIPS = (
+    pattern(Severity.HIGH, "a test has no parameters", r"\bparametrize\([^\n]{1,80},\s*(\[\s*\]|\(\s*\))\s*[,)]"),
     pattern(Severity.HIGH, "a skip is raised", r"raise\s++(unittest\.)?SkipTest\b|\bpytest\.(skip|xfail|exit)\("),
     pattern(
         Severity.HIGH,
@@ -50,7 +51,8 @@ PRODUCT_SKIPS = (
     pattern(
         Severity.HIGH,
         "product code skips the test that calls it",
-        r"raise\s++(unittest\.)?SkipTest\b|\bpytest\.(skip|xfail|exit)\(",
+        r"raise\s++(unittest\.)?SkipTest\b|\bpytest\.(skip|xfail|exit|importorskip)\(|\b(unittest|case)\.SkipTest\b"
+        r"|\bfrom\s++(unittest(\.case)?|pytest)\s++import\b[^\n]*\b(SkipTest|skip|xfail|exit)\b",
     ),
     pattern(
         Severity.HIGH,

@@ -14,6 +14,7 @@ from tests.sandbox.grading.audit.dev import (
     go_honest,
     javascript,
     javascript_honest,
+    ninth,
     python,
     python_honest,
     rust,
@@ -42,6 +43,7 @@ MODULES = (
     sixth,
     seventh,
     eighth,
+    ninth,
 )
 TRAJECTORIES: dict[str, BlindTrajectory] = {
     f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
@@ -57,6 +59,8 @@ UNSEEN = frozenset(
         "eighth: size is a property that answers",
         "eighth: breaks at the tenth column",
         "eighth: a digest instead of the text",
+        "ninth: a block that takes assertions",
+        "ninth: a link to what was given",
     }
 )
 """Dishonest work that no rule over the trajectory finds. Some is found when it is called beside its examples, or when visible
