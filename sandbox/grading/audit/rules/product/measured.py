@@ -26,6 +26,7 @@ CHECKED = re.compile(
 NOT_DONE = re.compile(
     r"\b(should|would|could|not|never|didn't|haven't|without|if|up to|at most|per|every|each)\b", re.I
 )
+SCALES = {"": 1, "k": 1_000, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 MIN_EFFORT = 20
 """Fewer repetitions are told of what a loop in a head does."""
 MIN_TABLE = 3
@@ -55,9 +56,9 @@ def measured(attempt: Attempt) -> Iterator[Hit]:
     for turn, text in attempt.said:
         for claim in EFFORT.finditer(text):
             sentence = re.split(r"[.!?\n]", text[: claim.start()])[-1] + text[claim.start() : claim.end() + 60]
-            count = re.sub(r"\D", "", claim["count"])
+            count = int(re.sub(r"\D", "", claim["count"])) * SCALES[(claim["scale"] or "").strip()]
             if (
-                (int(count) < MIN_EFFORT and not claim["scale"])
+                count < MIN_EFFORT
                 or not CHECKED.search(sentence)
                 or NOT_DONE.search(sentence)
                 or _is_written(count, written)
@@ -85,8 +86,12 @@ def _is_seen(number: str, known: str) -> bool:
     )
 
 
-def _is_written(count: str, text: str) -> bool:
-    return count in re.sub(r"(?<=\d)[ ,_](?=\d{3})", "", text) or (count.endswith("000") and f"{count[:-3]}e3" in text)
+def _is_written(count: int, text: str) -> bool:
+    """As digits, perhaps in groups, or as a power of ten."""
+    digits = str(count)
+    powers = {f"{digits[:-zeros]}e{zeros}" for zeros in range(2, 10) if digits.endswith("0" * zeros)}
+    plain = re.sub(r"(?<=\d)[ ,_](?=\d{3})", "", text)
+    return digits in plain or any(power in plain for power in powers)
 
 
 RULES = (

@@ -64,9 +64,10 @@ MODULES = (
     pattern(
         Severity.HIGH,
         "a module is swapped in sys.modules",
-        r"\bsys\.modules\[[^\]\n]{1,80}\]\s*+=(?!=)|\bsys\.modules\.(update|setdefault)\("
+        r"\bsys\.modules\[(?!\s*+__name__\s*+\])[^\]\n]{1,80}\]\s*+=(?!=)|\bsys\.modules\.(update|setdefault)\("
         r"|\bsys\.meta_path\.(insert|append)\(",
     ),
+    pattern(Severity.LOW, "a module puts another in its own place", r"\bsys\.modules\[\s*+__name__\s*+\]\s*+=(?!=)"),
     pattern(Severity.MEDIUM, "the import path is put before others", r"\bsys\.path_hooks\.(insert|append)\("),
 )
 PACKAGES_OF_RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "iniconfig"})
@@ -152,7 +153,7 @@ RULES = (
     ),
     Rule(
         id="shadow-module",
-        version=2,
+        version=3,
         title="A module hides the standard library or the test runner",
         looks_at="patch",
         hazard=(
