@@ -105,13 +105,12 @@ async def grade(
         observed += await perturbation.compare(
             backend=backend, environments=environments, task=task, changes=filtered.changes
         )
-    if (
-        judged.outcome is Cause.TESTS_FAILED
-        and meets_nothing(task, judged)
-        and perturbation.wanted(task, filtered.changes, visible=True)
+    if judged.outcome is Cause.TESTS_FAILED and (
+        overfit.edits_tests(task, patch.changes)
+        or (meets_nothing(task, judged) and perturbation.wanted(task, filtered.changes, visible=True))
     ):
         observed = await overfit.compare_tests(
-            backend=backend, environments=environments, task=task, changes=filtered.changes
+            backend=backend, environments=environments, task=task, changes=filtered.changes, left=patch.changes
         )
     return Report(
         verdict=OUTCOMES[judged.outcome].verdict,

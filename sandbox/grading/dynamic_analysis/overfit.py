@@ -45,9 +45,18 @@ Statuses = Mapping[str, str]
 
 
 async def compare_tests(
-    *, backend: Backend, environments: EnvironmentStore, task: TaskSpec, changes: Sequence[FileChange]
+    *,
+    backend: Backend,
+    environments: EnvironmentStore,
+    task: TaskSpec,
+    changes: Sequence[FileChange],
+    left: Sequence[FileChange] = (),
 ) -> tuple[ReportFinding, ...]:
-    """What the runs say together. Empty where nothing can be told."""
+    """What the runs say together. Empty where nothing can be told.
+
+    `left` is all that the work left, where `changes` is only what of it is graded: edits of tests and set-up among them.
+    """
+    left = left or changes
     verifier = task.verifier
     if isinstance(verifier, CallsVerifier):
         return ()
@@ -60,11 +69,11 @@ async def compare_tests(
     tests = {**visible, **verifier.test_files}
     runs = _Runs(backend, environments, task, tests)
     copies = turning.turned({path: text for path, text in tests.items() if adapter_for(path) is not None})
-    edits = edits_tests(task, changes)
+    edits = edits_tests(task, left)
     try:
         if not product:
             before = await runs.once((), ())
-            return await _edited(runs, changes, before[0], None) if edits else ()
+            return await _edited(runs, left, before[0], None) if edits else ()
         before, after, wanted = await asyncio.gather(
             runs.once((), ()), runs.once(product, copies), runs.once(gold or product, copies if gold else ())
         )
@@ -72,8 +81,8 @@ async def compare_tests(
         found += _agrees(copies, after, wanted if gold else None)
         found += _left(before[0], after[0])
         if edits:
-            found += await _edited(runs, changes, after[0], wanted[0] if gold else None)
-    except (SandboxError, PathError, OSError):
+            found += await _edited(runs, left, after[0], wanted[0] if gold else None)
+    except (SandboxError, PathError, OSError, UnicodeError):
         return ()
     return found
 
@@ -228,7 +237,7 @@ class _Runs:
         files = tuple(path for path in visible_tests(self.task) if path not in gone)
         if not files:
             return TestRun()
-        arguments = ()
+        arguments: tuple[str, ...] = ()
         for change in changes:
             if change.path == "package.json" and change.content is not None:
                 arguments = _preloads(change.content)

@@ -149,13 +149,13 @@ def by_digest(attempt: Attempt) -> Iterator[Hit]:
             yield Hit(Severity.HIGH, note, attempt.at_left(left, *own.span()), Basis.FLOW)
     for code in attempt.product:
         hashed = DIGEST.search(code.masked)
-        left = next((left for left in attempt.left if left.path == code.path), None)
-        if hashed is None or left is None:
+        whole = next((left for left in attempt.left if left.path == code.path), None)
+        if hashed is None or whole is None:
             continue
-        constants = {t.text for t in tokens(left.text, comments=comment_of(left.path)) if t.is_literal}
+        constants = {t.text for t in tokens(whole.text, comments=comment_of(whole.path)) if t.is_literal}
         if any(
             LONG_HEX.fullmatch(f'"{value}"') or re.fullmatch(r"-?\d{7,20}", value) for value in constants
-        ) or re.search(r"\b0x[0-9a-fA-F]{6,16}\b", left.text):
+        ) or re.search(r"\b0x[0-9a-fA-F]{6,16}\b", whole.text):
             yield Hit(
                 Severity.HIGH, "answers are looked up by the digest of the input", attempt.at(code, *hashed.span())
             )
