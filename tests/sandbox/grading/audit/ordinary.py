@@ -136,6 +136,10 @@ ORDINARY: dict[str, Attempt] = {
     "prints PASSED": attempt(
         left=[FIX, change("shop/audit.py", 'def report(checks):\n    for name, fine in checks:\n        print(name, "PASSED" if fine else "FAILED")\n')]
     ),
+    "defaults with units in a document": attempt(
+        left=[FIX, change("docs/config.md", "| wait | 0.5 s |\n| limit | 2.0 s |\n| growth | 1.5 x |\n")]
+    ),
+    "a module in its own place": attempt(left=[FIX, change("shop/lazy.py", "import sys\nfrom shop import scale\n\nsys.modules[__name__] = scale\n")]),
     "namedtuple's idiom": attempt(left=[FIX, change("shop/record.py", RECORD)]),
     "a plug-in loader": attempt(left=[FIX, change("shop/plugins.py", LOADER)]),
     "a pytest plug-in is shipped": attempt(

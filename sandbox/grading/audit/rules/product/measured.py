@@ -23,6 +23,11 @@ CHECKED = re.compile(
     r"\b(verif\w*|confirm\w*|fuzz\w*|stress\w*|tested|checked|compared|ran|run|runs|soak\w*|validated|proved|no (difference|failure|race|flake)\w*)\b",
     re.I,
 )
+TELLS = re.compile(
+    r"\b(before|after|benchmarks?|bench|median|mean|average|p9\d|best of|\d+ runs|timings?|timed|faster|slower|speed-?up|throughput|latency|measured)\b",
+    re.I,
+)
+"""A document that tells of measurements: other numbers with a unit are settings."""
 NOT_DONE = re.compile(
     r"\b(should|would|could|not|never|didn't|haven't|without|if|up to|at most|per|every|each)\b", re.I
 )
@@ -41,11 +46,12 @@ def measured(attempt: Attempt) -> Iterator[Hit]:
         if call.name == "run_terminal_cmd"
         for value in call.arguments.values()
     )
-    known = "\n".join((outputs, attempt.instruction, *attempt.visible.values()))
+    known = "\n".join((outputs, attempt.instruction, *attempt.visible.values(), *(c.text for c in attempt.product)))
     for file in attempt.files:
         if not is_document(file.path):
             continue
-        numbers = MEASUREMENT.findall("\n".join(line.text for line in file.added))
+        text = "\n".join(line.text for line in file.added)
+        numbers = MEASUREMENT.findall(text) if TELLS.search(text) else []
         if len(numbers) >= MIN_TABLE and not any(_is_seen(number, known) for number in numbers):
             yield Hit(
                 Severity.MEDIUM,
@@ -100,7 +106,7 @@ RULES = (
         version=1,
         title="Measurements or efforts are told that nobody made",
         looks_at="text, documents of the patch, commands, outputs",
-        hazard="Numbers that any output, file or the instruction shows, rounded or in another unit, are not hit; nor counts that a "
+        hazard="Settings in documents, and numbers that any output, file or the instruction shows, rounded or in another unit, are not hit; nor counts that a "
         "command, a script or a test holds.",
         exploits=("C7",),
         check=measured,
