@@ -16,6 +16,7 @@ PICTURES = REPOSITORY / "docs" / "img"
 ADDRESSED = {
     "run": "runs:detail", "run-charts": "runs:charts", "run-rollouts": "rollouts:of-run", "run-evals": "runs:evals",
     "run-config": "runs:config", "run-logs": "runs:logs", "run-system": "runs:system", "run-reward": "runs:reward",
+    "report": "runs:report", "report-edit": "runs:report-edit",
     "sweep": "runs:sweep", "dataset": "datasets:detail", "finding": "rollouts:finding",
     "task": "tasks:detail", "suite": "tasks:suite", "imported": "tasks:trajectory", "draft": "review:draft",
     "review-queue": "review:queue", "environment": "repositories:detail", "policy": "policies:detail",
@@ -32,7 +33,8 @@ NO_PAGE = (
     "facets/", "count/", "/part/", "/metrics/", "/marks/", "/others/", "/further/", "/turns/", "/partial/", "/search/",
     "/tokens/", "/export/", "export.csv", "/measured/", "/download", "/file/", "config.", "/check/", "preview/", "reconcile/",
     "metrics", "v1/", "figures/", "help/", "/panel/", "runs/recent/", "runs/switch/", "policies/imports/",
-    "/annotations/", "snippets/", "failures/", "search/", "hardware/", "/usage/",
+    "/annotations/", "snippets/", "failures/", "search/", "hardware/", "/usage/", "/next-failure/", "runs/names/",
+    "reports/add/", "bulk/choices/",
 )  # fmt: skip
 """In the routes of parts of a page, of files, and of what programs read."""
 ELSEWHERE = {
@@ -40,7 +42,7 @@ ELSEWHERE = {
     "account_login", "mfa_reauthenticate", "mfa_reauthenticate_webauthn", "mfa_list_webauthn", "mfa_edit_webauthn",
     "mfa_remove_webauthn", "mfa_login_webauthn", "mfa_signup_webauthn", "mfa_trust", "socialaccount_signup",
     "socialaccount_login_cancelled", "socialaccount_login_error", "openid_connect_login", "openid_connect_callback",
-    "usersessions_list", "evals:publish", "tasks:suite-open",
+    "usersessions_list", "evals:publish", "tasks:suite-open", "accounts:person-invite",
 }  # fmt: skip
 """The same page by another address, or a page of allauth that this product does not lead to."""
 

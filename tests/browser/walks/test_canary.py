@@ -162,5 +162,5 @@ def test_evaluate_and_cancel_from_the_policys_page(operator: Page, product: Prod
     confirmed(page, stop, question)
     expect(page.get_by_role("heading", level=1)).to_contain_text("base@1 on held-out")
     expect(page.locator("#evaluation")).to_contain_text("cancelled")
-    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    expect(page.get_by_role("button", name="Stop evaluation")).to_have_count(0)
     assert rollouts.drop_open(evaluation_id=made.pk) == 2

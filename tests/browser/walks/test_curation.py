@@ -86,7 +86,7 @@ def test_ten_tasks_by_keyboard_only(reviewer: Page, product: Product) -> None:
     page.keyboard.press("Control+a")
     page.keyboard.type("Say it in other words.")
     page.keyboard.press("Control+Enter")
-    expect(toast).to_contain_text("Version 2 has the new words")
+    expect(toast).to_contain_text("Version 2 has the new text")
     expect(page.locator("#review")).to_contain_text("You wrote this version")
     assert Task.objects.get(slug=name).versions.count() == 2
 
@@ -153,7 +153,7 @@ def test_bulk_changes_are_undone(operator: Page, product: Product) -> None:
     settle(page)
     page.locator("[data-tick]").nth(0).check()
     page.locator("[data-tick]").nth(1).check()
-    page.get_by_label("Tags").fill("seen")
+    page.locator("#bulk").get_by_label("Tags").fill("seen")
     page.click("button:has-text('Add tags')")
     expect(page.locator(".toasts .toast")).to_contain_text("2 tasks changed.")
     assert Task.objects.filter(tags__contains=["seen"]).count() == 2
@@ -308,7 +308,7 @@ def test_a_moment_is_promoted_to_a_task(reviewer: Page, product: Product) -> Non
     expect(page.locator("h1")).to_have_text("from-the-walk")
     expect(page.locator("dl.facts")).to_contain_text(str(rollout.pk))
     page.click("button:has-text('Publish as a task')")
-    expect(page.locator(".toasts .toast")).to_contain_text("its validation is queued")
+    expect(page.locator(".toasts .toast")).to_contain_text("validation is queued")
     page.click("a:has-text('To the task')")
     expect(page.locator("h1")).to_have_text("from-the-walk")
     draft = Draft.objects.get(slug="from-the-walk")
