@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
         ("/tasks/", ("No tasks yet", "manage.py build_suites")),
         ("/suites/", ("No suites yet", "generators")),
         ("/environments/", ("No environments yet", "Add your own repository")),
-        ("/policies/", ("No policies yet", "a GGUF file below")),
+        ("/policies/", ("No policies yet", "a GGUF file above")),
         ("/evaluations/", ("No evaluations yet",)),
         ("/system/", ("No process has reported", "make up")),
         ("/tokens/", ("No tokens yet",)),
