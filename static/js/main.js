@@ -103,12 +103,12 @@ document.addEventListener("formdata", (event) => {
   for (const [name, value] of [...event.formData.entries()]) if (value === "") event.formData.delete(name);
 });
 
-// Commands to copy. What a form of a menu has chosen takes the place of {its name}.
+// Commands to copy. What a form of a menu has chosen takes the place of {its name}, and this page's origin that of {origin}.
 document.addEventListener("click", async ({ target }) => {
   const button = target.closest("[data-snippet]");
   if (!button) return;
-  const chosen = (whole, name) => button.form?.elements[name]?.value ?? whole;
-  await copy(button.dataset.snippet.replace(/\{(what|format)\}/g, chosen));
+  const chosen = (whole, name) => (name === "origin" ? location.origin : button.form?.elements[name]?.value ?? whole);
+  await copy(button.dataset.snippet.replace(/\{(what|format|origin)\}/g, chosen));
   toast("Command copied");
 });
 

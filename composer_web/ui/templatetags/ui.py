@@ -113,7 +113,7 @@ def rejection(verdict: str, label: str = "") -> SafeString:
 @register.simple_tag(takes_context=True)
 def export_snippet(context: template.Context, query: str = "") -> snippets.Snippet:
     """Commands that make the export of a list with these filters."""
-    return snippets.export(snippets.address(context["request"]), query or "")
+    return snippets.export(snippets.address(context.get("request")), query or "")
 
 
 @register.filter

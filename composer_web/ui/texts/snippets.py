@@ -22,9 +22,13 @@ class Snippet:
     opencomposer: str
 
 
-def address(request: HttpRequest) -> str:
+ORIGIN = "{origin}"
+"""Where the browser has the page from, which js/copy.js puts in: a part that is pushed is rendered without a request."""
+
+
+def address(request: HttpRequest | None) -> str:
     """Where people reach the product."""
-    return env().public_url.rstrip("/") or request.build_absolute_uri("/").rstrip("/")
+    return env().public_url.rstrip("/") or (request.build_absolute_uri("/").rstrip("/") if request else ORIGIN)
 
 
 def post(base: str, path: str, body: str) -> str:
