@@ -70,7 +70,7 @@ def test_signals_and_reward_are_shown_without_a_bound_and_guarded_with_one() -> 
     assert [name for name, standing in shown.items() if standing != "unbound"] == [
         "the share of turns that edit",
         "the share of turns that only ask",
-        "the share of turns with a broken call",
+        "the share of turns with a malformed tool call",
     ]
     guards = CanaryGuards(reward_drop=0.2, good_drop=0.1, bad_rise=0.1, min_sessions=80)
     assert [found.why for found in canary(guards, before, now) if found.why] == [

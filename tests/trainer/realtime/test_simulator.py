@@ -16,7 +16,7 @@ def run(name: str) -> Outcome:
 def test_broken_calls_that_are_lost_are_learned_and_as_negatives_they_vanish() -> None:
     hack, fixed = run("broken-hack"), run("broken-fixed")
     assert hack.on_hard is not None and hack.on_hard.malformed > 0.8 and hack.on_hard.edit < 0.1
-    assert hack.stopped is not None and any("broken call rose" in why for why in hack.why)
+    assert hack.stopped is not None and any("malformed tool call rose" in why for why in hack.why)
     assert fixed.on_hard is not None and fixed.on_hard.malformed < 0.02 and fixed.on_hard.edit > 0.9
     assert fixed.stopped is None
 

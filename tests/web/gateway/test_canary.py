@@ -59,7 +59,7 @@ def test_both_sides_are_compared_measure_by_measure(canary: None, used: Callable
     assert (found.promoted_turns, found.canary_turns, found.promoted_sessions) == (60, 60, 60)
     edits = row(found, "turns that edit")
     assert (edits.before, edits.now, edits.change, edits.standing) == (1.0, 0.5, -0.5, "broken")
-    assert row(found, "broken call").standing == "holds"
+    assert row(found, "malformed tool call").standing == "holds"
     reward = row(found, "mean reward")
     assert (reward.before, reward.before_count) == (1.0, 30), "turns of which nobody said anything have none"
     assert reward.now == pytest.approx((30 * 1.0 + 30 * (-1.0 - 0.25)) / 60)

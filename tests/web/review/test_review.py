@@ -319,7 +319,7 @@ class TestPages:
             return " ".join(unescape(text).split())
 
         assert count(limit="200") == "8 recorded rollouts join."
-        assert count(**{"f-verdict": "failed", "limit": "3"}) == "4 recorded rollouts; the newest 3 join."
+        assert count(**{"f-verdict": "failed", "limit": "3"}) == "4 recorded rollouts; the newest 3 are added."
         assert count(**{"f-turns_min": "x"}).startswith("turns_min:")
         assert count(limit="many") == "limit is a whole number, not 'many'"
         assert count(queue="quality") == "No recorded rollout that is not in the queue yet."

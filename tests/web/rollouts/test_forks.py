@@ -186,7 +186,7 @@ class TestAsking:
         text = as_read(done.content)
         assert f'href="/rollouts/{parent.pk}/">rollout {parent.pk}</a> after turn 2' in text and "Cancel" in text
         assert f'href="/groups/{fork.group.pk}/">2</a>' in client.get(page).content.decode()
-        assert f"fork of #{parent.pk}" in client.get("/rollouts/").content.decode()
+        assert f"fork of #{parent.pk}" in client.get("/rollouts/?verdict=open").content.decode()
         child = fork.group.rollouts.first()
         assert child is not None and client.get(f"/rollouts/{child.pk}/").status_code == 200
         for wrong in ({"turn": "x", "count": "2"}, {"turn": "3", "count": "2"}, {"turn": "1"}):
