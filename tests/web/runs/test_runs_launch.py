@@ -114,7 +114,7 @@ def test_what_the_database_cannot_hold_is_refused_everywhere(draft: Run, bearer:
             answer = api(path, sent, headers)
             assert answer.status_code == 422 and field in answer.content.decode(), (path, answer.content)
     assert api(f"/runs/{draft.pk}", {"notes": "\x00"}, headers, "patch").status_code == 422
-    assert api("/runs/views", {"name": "\x00"}, headers).status_code == 422
+    assert api("/views", {"table": "runs", "name": "\x00"}, headers).status_code == 422
     assert api("/templates", {"name": "\x00", "config": CONFIG.model_dump(mode="json")}, headers).status_code == 422
 
 

@@ -330,7 +330,7 @@ def test_settings_side_by_side_only_those_that_differ(draft: Run, pages: Client)
     assert f'data-frame-run="{other.pk}"' in framed, "opened from a run, it keeps the run's tabs"
     assert f"from={other.pk}" in framed.partition('aria-label="Leave out')[0], "and so do its links"
     html = pages.get(path).content.decode()
-    assert 'title="stage.optimizer.max_grad_norm"' in html and ">stage.optimizer</th>" in html
+    assert ">max_grad_norm</button>" in html and ">stage.optimizer</th>" in html
     assert "weight_decay" not in html
     every = pages.get(f"{path}&settings=all").content.decode()
     assert "weight_decay" in every and "Only those that differ" in every
@@ -383,4 +383,4 @@ def test_a_run_page_asks_a_constant_number_of_times(busy: Run, pages: Client) ->
     metrics.record_many(run=busy, rows=[(step, f"x/{step}", 1.0) for step in range(3, 40)])
     for step in range(3, 20):
         services.add_event(run=busy, kind="checkpoint", message="saved", step=step)
-    assert count() == before <= 22
+    assert count() == before <= 23

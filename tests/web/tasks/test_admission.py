@@ -91,7 +91,7 @@ def test_what_a_queue_leaves_out_is_helped_at_once(
     done = page.get("/tasks/review/?into=bench").content.decode()
     words = " ".join(done.split())
     assert "Nothing waits for your review" in done and "2 in training suites" in words
-    assert 'data-confirm="Move 2 tasks out of training? Suite train loses 2 tasks. Rollouts that were trained' in done
+    assert 'data-confirm="Move 2 tasks out of training? Suite train loses 2 tasks. Rollouts that were trained' in words
     assert 'aria-label="Curation of bench"' in done
     one_by_one = page.get("/tasks/review/?left_out=bench:training&into=bench", follow=True)
     assert one_by_one.redirect_chain[-1][0].startswith(f"/tasks/review/{tasks[0].slug}/")

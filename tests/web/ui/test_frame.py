@@ -99,7 +99,7 @@ def test_events_are_searched_by_text_level_and_kind(running: Run, people: dict[s
 
 
 def test_every_state_of_a_run_has_a_meaning() -> None:
-    assert set(RunState.values) == states.MEANINGS.keys()
+    assert set(RunState.values) == states.MEANINGS["run"].keys()
     html = states.state("running")
-    assert 'popovertarget="state-running"' in html and 'id="state-running" popover' in html
+    assert 'popovertarget="state-run-running"' in html and 'id="state-run-running" popover' in html
     assert "<button" not in states.state("unheard-of")
