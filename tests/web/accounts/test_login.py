@@ -39,6 +39,16 @@ def log_in(client: Client, name: str = "viewer", password: str = PASSWORD, **mor
     return client.post("/login/", {"username": name, "password": password}, **more)  # type: ignore[return-value]
 
 
+def test_a_form_older_than_the_log_in_says_what_to_do() -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.get("/login/")
+    refused = client.post("/login/", {"username": "viewer", "csrfmiddlewaretoken": "f" * 64})
+    assert refused.status_code == 403
+    page = refused.content.decode()
+    assert "Form out of date" in page and "reload the page" in page
+    assert "style=" not in page and "<style" not in page, "the policy of the page refuses inline style"
+
+
 def code(secret: str, counter: int) -> str:
     return str(totp.format_hotp_value(totp.hotp_value(secret, counter)))
 
