@@ -86,7 +86,7 @@ def settle(page: Page) -> None:
           [...document.querySelectorAll('[data-chart]')].every(c => {
             const box = c.getBoundingClientRect();
             const told = c.querySelector('.chart__wait')?.textContent.length > 1;
-            return box.top > innerHeight || box.bottom < 0 || box.height === 0 || c.dataset.points || told;
+            return box.top > innerHeight || box.bottom < 0 || !c.checkVisibility() || c.dataset.points || told;
         })""",
         timeout=SETTLE_MS,
     )

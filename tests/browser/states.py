@@ -329,7 +329,7 @@ def states(password: str) -> dict[str, State]:
         "phone-menu": State(phone_menu),
         "toast": State(toast),
         "metric-help": State(metric_help),
-        "rollouts-filters": State(opened("/rollouts/", ".toolbar__filters > summary")),
+        "rollouts-filters": State(opened("/rollouts/", "summary:has-text('Filter')")),
         "run-form-advanced": State(advanced_form),
         "run-form-sweep": State(sweep_chips),
         "trajectory-annotated": State(annotated),

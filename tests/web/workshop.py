@@ -120,7 +120,7 @@ def workers(folder: Path, port: int, *, roots: Path, index: str) -> Iterator[Pro
     made = Product(
         folder, port, **{SETTINGS["python"]: index, "OPENCOMPOSER_GIT_ROOTS": str(roots), "NO_PROXY": "127.0.0.1"}
     )
-    queues = ["-Q", "control,rollout,eval,build", "-c", "4", "-n", f"walk-{os.getpid()}@%h"]
+    queues = ["-Q", "control,io,maintenance,rollout,eval,build", "-c", "4", "-n", f"walk-{os.getpid()}@%h"]
     made.commands["workers"] = [
         *("-m", "celery", "-A", "composer_web", "worker", "--without-gossip", "--without-mingle", "--pool", "threads"),
         *queues,

@@ -11,8 +11,12 @@ export function legend(room, lines, { hidden, toggled }) {
     button.title = `Show or hide ${line.name}`;
     const swatch = document.createElement("i");
     swatch.className = line.css;
+    const name = document.createElement("span");
+    name.textContent = line.name;
     const value = document.createElement("b");
-    button.append(swatch, line.name, value);
+    button.append(swatch, name, value);
+    // The browser leaves a key that is partly in sight where it is.
+    button.addEventListener("focus", () => button.scrollIntoView({ block: "nearest", inline: "nearest" }));
     button.addEventListener("click", () => {
       if (!hidden.delete(line.name)) hidden.add(line.name);
       button.setAttribute("aria-pressed", String(!hidden.has(line.name)));

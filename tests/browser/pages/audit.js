@@ -6,6 +6,10 @@
 
   if (document.documentElement.scrollWidth > innerWidth) found.push(`the page scrolls sideways: ${document.documentElement.scrollWidth} > ${innerWidth}`);
   if (document.querySelectorAll("h1").length !== 1 && !document.querySelector(".gate")) found.push(`${document.querySelectorAll("h1").length} headings of level 1`);
+  for (const head of document.querySelectorAll("table > thead")) {
+    const moved = head.querySelector("th")?.getBoundingClientRect().top - head.getBoundingClientRect().top;
+    if (shown(head) && !scrollY && Math.abs(moved) > 1) say(`head of a table ${moved} px from its place`, head.parentElement);
+  }
   const ids = new Set();
   for (const { id } of document.querySelectorAll("[id]")) {
     if (ids.has(id)) found.push(`id ${id} occurs twice`);
