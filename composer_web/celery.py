@@ -128,7 +128,7 @@ def _keep_a_thread_free(sender: object = None, **_: object) -> None:
 
 
 _presence: list[Any] = []
-"""This worker's heartbeat, once it is ready."""
+"""This worker's heartbeat and its handover of log lines, once it is ready."""
 
 
 @worker_ready.connect
@@ -136,6 +136,7 @@ def _announce(sender: object = None, **_: object) -> None:
     """A heartbeat row for this worker, named after its queues; a new connection to the broker makes no second one."""
     from composer_web.core.queue.heartbeats import Presence
     from composer_web.rollouts.dispatch.working_for import runs
+    from composer_web.runs.log_shipping import LogShipper
 
     if _presence:
         return
@@ -151,7 +152,8 @@ def _announce(sender: object = None, **_: object) -> None:
         worker.open = partial(_open, sender, worker.queues)
         _presence.append(Presence(kind, name=worker.name, detail=lambda: detail | worker.detail(), runs=runs).start())
         return
-    _presence.append(Presence(kind, detail=lambda: detail, runs=runs).start())
+    presence = Presence(kind, detail=lambda: detail, runs=runs).start()
+    _presence.extend([presence, LogShipper(process=presence.name).start()])
 
 
 def _open(consumer: Any, queues: list[str], take: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 
 from django.db.models import QuerySet
@@ -17,6 +19,22 @@ MAX_LINES = 5000
 """Lines kept of a process of a run; the newest stay."""
 MAX_CHARACTERS = 4000
 """Longest line; the rest is cut off, and the line says so."""
+
+_run: ContextVar[int | None] = ContextVar("run_of_log_lines", default=None)
+
+
+@contextmanager
+def lines_of(run_id: int | None) -> Iterator[None]:
+    """What is logged inside belongs to this run; to none if it is None. Tasks of an event loop inherit it."""
+    before = _run.set(run_id)
+    try:
+        yield
+    finally:
+        _run.reset(before)
+
+
+def run_of_lines() -> int | None:
+    return _run.get()
 
 
 def keep(*, run_id: int, process: str, lines: Sequence[RunLog]) -> None:

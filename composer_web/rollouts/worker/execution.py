@@ -33,7 +33,7 @@ from composer_web.rollouts.worker.live_turns import Onlookers
 from composer_web.rollouts.worker.loop import EpisodeLoop, episode_loop, renderer, template_problem
 from composer_web.rollouts.worker.recorder import Recorder
 from composer_web.rollouts.worker.stored_checkpoints import StoredCheckpoints
-from composer_web.runs import rewards
+from composer_web.runs import logs, rewards
 from composer_web.runs.models import RUN_FINAL
 from composer_web.runs.paths import served_weights, starting_folder, weights_folder
 from composer_web.runs.services import pause_for
@@ -91,12 +91,19 @@ class Plan:
 
 
 def execute(group_id: int) -> str:
-    """Run a group to its end. Returns the outcome for the log."""
+    """Run a group to its end. Returns the outcome that the log has."""
     owner = f"{leases.identity('rollout')}/{threading.get_ident() % 10_000}"
     claim = survives_restart(services.claim)(group_id=group_id, owner=owner, seconds=env().group_lease_seconds)
     if claim is None:
         return "nothing to do"
-    group, held = claim.group, claim.held
+    group = claim.group
+    with logs.lines_of(group.run_id or (group.evaluation.run_id if group.evaluation else None)):
+        outcome = _execute_claimed(group, claim.held)
+        log.info("group %d: %s", group_id, outcome)
+    return outcome
+
+
+def _execute_claimed(group: Group, held: leases.Held) -> str:
     leases.keeper.keep(held)
     try:
         return _run_claimed(group, held)
@@ -117,7 +124,7 @@ def execute(group_id: int) -> str:
         log.log(
             logging.WARNING if expected else logging.ERROR,
             "group %d failed: %s",
-            group_id,
+            group.pk,
             cause,
             exc_info=not expected,
         )

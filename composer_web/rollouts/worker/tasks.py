@@ -14,6 +14,7 @@ from composer_web.rollouts.dispatch.quarantine import monitors_of
 from composer_web.rollouts.exports import jobs as exports
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.worker import forks, llm_judge
+from composer_web.runs import logs
 from composer_web.runs.models import RUN_FINAL, Run
 from composer_web.runs.paths import deployment_name
 from sandbox.grading.audit.judge import JudgeError
@@ -27,7 +28,7 @@ def run_group(*, group_id: int, **_: Any) -> None:
     """Run all episodes of one group. A second delivery of an accepted group does nothing."""
     from composer_web.rollouts.worker.execution import execute
 
-    log.info("group %d: %s", group_id, execute(group_id))
+    execute(group_id)
 
 
 @task("rollouts.drop_open", queue="maintenance", seconds=600)
@@ -75,7 +76,8 @@ def export(**_: Any) -> None:
 @task("rollouts.audit_run", queue="maintenance", lease="audit:{run_id}", long=True)
 def audit_run(*, run_id: int, everything: bool = False, **_: Any) -> None:
     """Audit a run again. Idempotent."""
-    log.info("run %d: %s", run_id, findings.audit_run(run=Run.objects.get(pk=run_id), everything=everything))
+    with logs.lines_of(run_id):
+        log.info("run %d: %s", run_id, findings.audit_run(run=Run.objects.get(pk=run_id), everything=everything))
 
 
 @task("rollouts.judge", queue="io", lease="judge:{group_id}", long=True)
@@ -86,17 +88,19 @@ def judge(*, group_id: int, **_: Any) -> None:
     share = monitors_of(group.run).judge_share
     if judge_ is None:
         return
-    for rollout in selectors.of_group(group).exclude(artifact_key=""):
-        if llm_judge.chosen(rollout.pk, share):
-            try:
-                llm_judge.judge_rollout(rollout=rollout, judge=judge_)
-            except (JudgeError, ArtifactError) as error:
-                log.warning("rollout %d was not judged: %s", rollout.pk, error)
+    with logs.lines_of(group.run_id):
+        for rollout in selectors.of_group(group).exclude(artifact_key=""):
+            if llm_judge.chosen(rollout.pk, share):
+                try:
+                    llm_judge.judge_rollout(rollout=rollout, judge=judge_)
+                except (JudgeError, ArtifactError) as error:
+                    log.warning("rollout %d was not judged: %s", rollout.pk, error)
 
 
 @task("runs.pump", queue="control", seconds=300)
 def pump(*, run_id: int, **_: Any) -> None:
-    services.pump(run_id=run_id)
+    with logs.lines_of(run_id):
+        services.pump(run_id=run_id)
 
 
 @task("runs.pump_all", queue="control", seconds=300)
@@ -105,10 +109,11 @@ def pump_all(**_: Any) -> None:
     runs = list(Run.objects.filter(state="running", kind="rl"))
     health = scheduling.engine_health() if runs else None
     for run in runs:
-        if health is not None:
-            scheduling.adapt(run, health)
-        services.pump(run_id=run.pk)
-        try:
-            batches.assign(run_id=run.pk)
-        except ArtifactError as error:  # the other runs go on; the next pump tries this one again
-            log.error("run %d: no batch was recorded: %s", run.pk, error)
+        with logs.lines_of(run.pk):
+            if health is not None:
+                scheduling.adapt(run, health)
+            services.pump(run_id=run.pk)
+            try:
+                batches.assign(run_id=run.pk)
+            except ArtifactError as error:  # the other runs go on; the next pump tries this one again
+                log.error("run %d: no batch was recorded: %s", run.pk, error)

@@ -19,6 +19,7 @@ from composer_web.env import env
 from composer_web.evals.models import Evaluation
 from composer_web.gateway.serving import pipeline, transcripts
 from composer_web.review.models import Annotation
+from composer_web.runs import logs
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite
 from tests.browser import seed, walking
@@ -93,6 +94,8 @@ def start_a_run(page: Page, hand: Hand) -> None:
     assert hand.presses - before <= 2
     expect(page.locator("#run-head")).to_contain_text("finished", timeout=LONG_MS)
     assert Run.objects.get().state == "finished"
+    kinds = {process.partition("@")[0] for process in logs.processes(Run.objects.get())}
+    assert kinds >= {"trainer", "control"}, "the trainer's and the workers' log lines"
 
 
 def review_its_failures(page: Page, hand: Hand) -> None:

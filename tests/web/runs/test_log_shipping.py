@@ -1,7 +1,8 @@
-"""Log lines of a trainer: redacted, bounded, never lost silently, found on the Logs tab, by API and command line."""
+"""Log lines of trainers and workers: redacted, bounded, never lost silently, found on the Logs tab, by API and command line."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,8 +14,8 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.env import env
 from composer_web.runs import logs
+from composer_web.runs.log_shipping import LogShipper
 from composer_web.runs.models import Run, RunLog
-from composer_web.runs.training.log_shipping import LogShipper
 from tests.web.cli.support import Cli, data
 from tests.web.helpers import eventually
 
@@ -59,6 +60,31 @@ def test_what_the_queue_cannot_hold_is_counted(running: Run) -> None:
     shipper.handle(logging.makeLogRecord({"name": "t", "levelno": logging.INFO, "msg": "again"}))
     assert shipper.flush_waiting() and shipper.flush_waiting()
     assert [(one.message, one.dropped) for one in logs.found(running)] == [("again", 3), ("line 1", 0), ("line 0", 0)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_lines_of_a_worker_go_to_the_run_that_it_works_for(running: Run) -> None:
+    other = Run.objects.create(
+        name="other", kind="rl", config=running.config, steps_total=1, policy_in=running.policy_in
+    )
+    shipper = LogShipper(process="rollout@a/1")
+    logging.getLogger().addHandler(shipper)
+
+    async def episode() -> None:
+        log.info("in an episode")
+
+    log.info("of no run")
+    with logs.lines_of(10**9):  # deleted meanwhile
+        log.info("of a run that is gone")
+    for run in (running, other):
+        with logs.lines_of(run.pk):
+            log.info("of run %s", run.name)
+            asyncio.run(episode())
+    logging.getLogger().removeHandler(shipper)
+    assert shipper.flush_waiting() and shipper.flush_waiting()
+    for run in (running, other):
+        lines = [(one.message, one.process) for one in logs.found(run)]
+        assert lines == [("in an episode", "rollout@a/1"), (f"of run {run.name}", "rollout@a/1")]
 
 
 @pytest.mark.django_db

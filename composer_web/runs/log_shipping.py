@@ -1,4 +1,6 @@
-"""Hands the log lines of this process over to the page of the run that it trains.
+"""Hands the log lines of this process over to the pages of the runs that it works for.
+
+A trainer works for one run. A worker of another queue works for several: `logs.lines_of` says for which at the moment.
 
 A line costs the process that logs it an append to a bounded queue: a thread redacts and stores. While Postgres is away, lines
 wait; what the queue cannot hold is dropped and counted, and the next line that is stored says how many.
@@ -11,8 +13,9 @@ import threading
 import time
 from collections import deque
 from datetime import UTC, datetime
+from itertools import groupby
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, IntegrityError, InterfaceError, connections
 
 from composer_web.gateway.redaction import redactor
 from composer_web.runs import logs
@@ -26,7 +29,10 @@ GOODBYE_SECONDS = 5.0
 class LogShipper(logging.Handler):
     """A handler of the root logger, between `start` and `stop`."""
 
-    def __init__(self, *, run_id: int, process: str, level: int = logging.INFO, waiting: int = MAX_WAITING) -> None:
+    def __init__(
+        self, *, process: str, run_id: int | None = None, level: int = logging.INFO, waiting: int = MAX_WAITING
+    ) -> None:
+        """`run_id`: the run of all lines; without it, the run that `logs.lines_of` names when a line is logged."""
         super().__init__(level)
         self.run_id, self.process = run_id, process[:120]
         self._waiting: deque[RunLog] = deque()
@@ -57,6 +63,8 @@ class LogShipper(logging.Handler):
         """Called under the handler's lock. Lines of the thread that stores are left to the console: they would never end."""
         if threading.current_thread() is self._thread:
             return
+        if (run_id := self.run_id or logs.run_of_lines()) is None:
+            return
         if len(self._waiting) >= self._room:
             self._dropped += 1
             return
@@ -70,7 +78,7 @@ class LogShipper(logging.Handler):
         )
         self._waiting.append(
             RunLog(
-                run_id=self.run_id,
+                run_id=run_id,
                 at=datetime.fromtimestamp(record.created, UTC),
                 process=self.process,
                 level=level,
@@ -87,10 +95,15 @@ class LogShipper(logging.Handler):
         lines = list(self._waiting)
         if not lines:
             return True
+        return all(self._store(run_id, list(of_run)) for run_id, of_run in groupby(lines, key=lambda line: line.run_id))
+
+    def _store(self, run_id: int, lines: list[RunLog]) -> bool:
         for line in lines:
             line.message = self._shown(line.message)
         try:
-            logs.keep(run_id=self.run_id, process=self.process, lines=lines)
+            logs.keep(run_id=run_id, process=self.process, lines=lines)
+        except IntegrityError:  # the run was deleted
+            pass
         except (DatabaseError, InterfaceError):
             for line in lines:
                 line.pk = None
