@@ -1,4 +1,6 @@
 // A live part is fetched anew while somebody fills in a form of it: what they typed, and where they type, is put back.
+import { keepFocus } from "./focus.js";
+
 export const KEPT = ":is(input:not([type=hidden], [type=file], [type=password]), textarea, select)[name]";
 
 const edited = (field) => {
@@ -32,8 +34,10 @@ function find({ form, name, state }) {
 
 export function startEdits() {
   let kept = [];
+  let refocus = () => {};
   document.addEventListener("htmx:beforeSwap", ({ detail }) => {
     kept = [];
+    refocus = keepFocus(detail.target);
     if (detail.requestConfig.triggeringEvent?.type !== "oc:refresh" || !detail.shouldSwap) return;
     const focus = document.activeElement;
     for (const field of detail.target.querySelectorAll(KEPT)) {
@@ -45,6 +49,7 @@ export function startEdits() {
   document.addEventListener("htmx:afterSwap", () => {
     const fields = kept;
     kept = [];
+    refocus();
     for (const one of fields) {
       const field = find(one);
       if (!field) continue; // the form has gone, and with it what was typed for it

@@ -1,5 +1,7 @@
 // What the server pushes of the runs that a page shows: the series of their headline charts, the marks on the axes, and
 // parts of the page. A message says what it builds on; one that does not fit is answered by asking for everything again.
+import { keepFocus } from "./focus.js";
+
 const runs = new Map(); // run → {seq, series, marks}; null until everything was told
 const kept = new Map(); // name of a part → HTML that waits for a menu to be closed
 
@@ -60,7 +62,9 @@ function swap(name, html) {
     kept.set(name, html);
     return;
   }
+  const refocus = keepFocus(target);
   window.htmx.swap(target, html, { swapStyle: "outerHTML" });
+  refocus();
   // One text serves everybody; the token of this browser stands in every page's log-out form.
   const token = document.querySelector("input[name='csrfmiddlewaretoken']");
   for (const form of document.querySelectorAll(`[data-push="${name}"] form[method='post']`)) form.prepend(token.cloneNode());

@@ -40,7 +40,8 @@
 
   function covered(element) {
     const box = element.getClientRects()[0];
-    const above = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
+    const middle = element.matches("textarea, pre") ? box.top + 12 : (box.top + box.bottom) / 2; // of its first line
+    const above = document.elementFromPoint((box.left + box.right) / 2, middle);
     return !above ? "nothing" : element.contains(above) || above.contains(element) ? "" : say(above);
   }
 

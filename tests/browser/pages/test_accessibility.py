@@ -125,6 +125,18 @@ def test_tab_leads_to_every_control_of_every_page(chrome: Browser, product: Prod
     assert not wrong, "\n".join(f"{name}:\n  " + "\n  ".join(found[:12]) for name, found in wrong.items())
 
 
+def test_the_focus_stays_where_it_is_while_a_live_part_is_fetched(operator: Page, product: Product) -> None:
+    page, name = operator, product.world.run.name
+    page.goto(f"{product.url}/runs/")
+    link = page.locator("#recent-runs").get_by_role("link", name=name)
+    link.focus()
+    link.evaluate("""(one) => new Promise((done) => {
+      document.addEventListener("htmx:afterSettle", () => done(), { once: true });
+      one.closest("nav").dispatchEvent(new CustomEvent("oc:refresh"));
+    })""")
+    expect(link).to_be_focused()
+
+
 def test_arrows_choose_the_stage_and_escape_closes_a_menu(operator: Page, product: Product) -> None:
     page = operator
     page.goto(f"{product.url}/runs/new/?preset=rl-smoke")
