@@ -110,7 +110,7 @@ def test_lines_are_searched_by_text_level_and_process(running: Run, people: dict
     now, client = timezone.now(), Client()
     client.force_login(people["viewer"])
     address = f"/runs/{running.pk}/logs/?source=processes"
-    assert "has logged nothing yet" in client.get(address).content.decode()
+    assert "has logged anything for this run yet" in client.get(address).content.decode()
     for process, level, text in (
         ("trainer@a/1", "info", "step 1 <b>begins</b>"),
         ("trainer@a/1", "error", "the checkpoint failed"),
