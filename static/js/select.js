@@ -16,6 +16,7 @@ export function start() {
       all.indeterminate = ticked.size > 0 && !all.checked;
     }
     bar.hidden = ticked.size === 0;
+    document.documentElement.classList.toggle("has-bulk", !bar.hidden); // room below a row that has the focus
     bar.querySelector("[data-bulk-count]").textContent = `${ticked.size} selected`;
     for (const button of bar.querySelectorAll("[data-most]")) button.disabled = ticked.size > Number(button.dataset.most);
     // Offered is what the states of all ticked rows allow.

@@ -7,8 +7,16 @@ function announce() {
   document.dispatchEvent(new CustomEvent("oc:theme", { detail: currentTheme() }));
 }
 
+const computed = new Map(); // theme and property → colour: asking the browser costs a computation of all styles
+
 // A custom property as the colour that the browser computes for it now (light-dark() resolved).
 export function colour(name) {
+  const key = `${currentTheme()} ${name}`;
+  if (!computed.has(key)) computed.set(key, compute(name));
+  return computed.get(key);
+}
+
+function compute(name) {
   const probe = document.createElement("span");
   probe.hidden = true;
   probe.style.color = `var(${name})`;

@@ -36,6 +36,7 @@ export function relative(root = document) {
     const [text, title] = texts;
     if (element.textContent !== text) element.textContent = text;
     if (element.title !== title) element.title = title;
+    element.dataset.relative = "shown";
   }
   tick(root);
 }
