@@ -136,7 +136,7 @@ def _announce(sender: object = None, **_: object) -> None:
     """A heartbeat row for this worker, named after its queues; a new connection to the broker makes no second one."""
     from composer_web.core.queue.heartbeats import Presence
     from composer_web.rollouts.dispatch.working_for import runs
-    from composer_web.runs.log_shipping import LogShipper
+    from composer_web.runs.training.log_shipping import LogShipper
 
     if _presence:
         return

@@ -300,7 +300,7 @@ class RunEvent(models.Model):
 
 
 class RunLog(models.Model):
-    """A log line of a process that worked for a run (`runs/log_shipping.py`). Secrets in it are redacted."""
+    """A log line of a process that worked for a run (`runs/training/log_shipping.py`). Secrets in it are redacted."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="logs")
     at = models.DateTimeField()

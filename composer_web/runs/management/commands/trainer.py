@@ -31,7 +31,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: wakes.stop())
         wakes.listen(sys.stdin.buffer)
-        from composer_web.runs.log_shipping import LogShipper
+        from composer_web.runs.training.log_shipping import LogShipper
 
         process = f"trainer@{options['owner'].partition('@')[2]}"
         shipper = LogShipper(process=process, run_id=options["run"]).start()

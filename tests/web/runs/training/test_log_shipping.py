@@ -14,8 +14,8 @@ from django.utils import timezone
 from composer_web.accounts.models import User
 from composer_web.env import env
 from composer_web.runs import logs
-from composer_web.runs.log_shipping import LogShipper
 from composer_web.runs.models import Run, RunLog
+from composer_web.runs.training.log_shipping import LogShipper
 from tests.web.cli.support import Cli, data
 from tests.web.helpers import eventually
 
