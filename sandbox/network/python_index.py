@@ -213,8 +213,12 @@ class PythonIndex:
 
 
 def parse_page(name: str, body: bytes, kind: str, address: str) -> list[IndexFile]:
-    """The files of a page; a large one takes a second, so not in the event loop."""
-    details = parse_project_details(body.decode(), kind, name)
+    """The files of a page; a large one takes a second, so not in the event loop. Raises ValueError, KeyError, TypeError,
+    RecursionError, UnsupportedMIMEType or UnsupportedAPIVersion for what is no page."""
+    try:
+        details = parse_project_details(body.decode(), kind, name)
+    except AssertionError as error:  # html.parser's answer to a malformed declaration
+        raise ValueError(f"malformed HTML: {error}") from error
     files = [IndexFile.model_validate(entry) for entry in details["files"]]
     return [file.model_copy(update={"url": urljoin(address, file.url)}) for file in files]
 

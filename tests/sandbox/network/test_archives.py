@@ -7,7 +7,7 @@ import json
 import struct
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mousebender.simple import UnsupportedAPIVersion, UnsupportedMIMEType
 
@@ -110,6 +110,7 @@ JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dicti
     HTML | st.binary(max_size=100),
     st.sampled_from(["text/html", JSON_TYPE, "application/vnd.pypi.simple.v1+html", "x/y"]),
 )
+@example("<![\0", "text/html")
 def test_any_page_is_understood_or_refused(page: str | bytes, kind: str) -> None:
     body = page if isinstance(page, bytes) else page.encode()
     try:
