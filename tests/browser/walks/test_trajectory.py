@@ -293,7 +293,10 @@ def test_a_rollout_is_annotated_by_keyboard_alone(operator: Page, product: Produ
     page.keyboard.press("Enter")
     expect(page.locator("#assign-panel button").first).to_be_visible()
     page.keyboard.press("Tab")
-    name = page.evaluate("document.activeElement.value")
+    first = page.locator("#assign-panel button").first
+    expect(first).to_be_focused()
+    name = first.get_attribute("value")
+    assert name
     page.keyboard.press("Enter")
     expect(bar.locator("#assign")).to_have_text(re.compile(name))
     page.locator("h1").click()  # away from the menu
