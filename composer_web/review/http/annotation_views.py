@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+from django.contrib import messages
 from django.http import HttpResponse
+from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
@@ -60,7 +62,13 @@ def annotation_list(request: PageRequest) -> HttpResponse:
 
 
 def _bar(request: PageRequest, rollout: Rollout, *, done: str = "") -> HttpResponse:
-    """The annotations of a rollout, for its page to swap in, and a toast that says what was `done`."""
+    """The annotations of a rollout, for its page to swap in, and a toast that says what was `done`.
+
+    A form that htmx did not send gets the rollout's page: the bar alone is no page.
+    """
+    if request.method == "POST" and not request.headers.get("HX-Request"):
+        messages.success(request, done)
+        return redirect("rollouts:detail", rollout.pk)
     hidden = bool(blind_in(rollout, request.user))
     context = {
         "rollout": rollout,
@@ -74,8 +82,11 @@ def _bar(request: PageRequest, rollout: Rollout, *, done: str = "") -> HttpRespo
     return answer
 
 
-def _refused(request: PageRequest, error: UserError, *, at: str) -> HttpResponse:
+def _refused(request: PageRequest, rollout: Rollout, error: UserError, *, at: str) -> HttpResponse:
     """Only the reason, shown at `at`: the form keeps its text, turn and tokens, because nothing else is replaced."""
+    if not request.headers.get("HX-Request"):
+        messages.error(request, str(error))
+        return redirect("rollouts:detail", rollout.pk)
     answer = show(request, "review/_refused.html", {"problem": str(error)})
     answer["HX-Retarget"], answer["HX-Reswap"] = at, "innerHTML"
     return answer
@@ -116,7 +127,7 @@ def annotate(request: PageRequest, pk: int) -> HttpResponse:
             actor=request.user,
         )
     except UserError as error:
-        return _refused(request, error, at=COMMENT_PROBLEM if given.get("kind") == "comment" else PROBLEM)
+        return _refused(request, rollout, error, at=COMMENT_PROBLEM if given.get("kind") == "comment" else PROBLEM)
     return _bar(request, rollout, done=DONE[given["kind"]])
 
 
@@ -136,5 +147,5 @@ def annotation_delete(request: PageRequest, pk: int) -> HttpResponse:
     try:
         services.remove(annotation=annotation, actor=request.user)
     except UserError as error:
-        return _refused(request, error, at=PROBLEM)
+        return _refused(request, annotation.rollout, error, at=PROBLEM)
     return _bar(request, annotation.rollout, done="Annotation removed")

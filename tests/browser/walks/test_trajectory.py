@@ -320,6 +320,24 @@ def test_a_rollout_is_annotated_by_keyboard_alone(operator: Page, product: Produ
     ]  # fmt: skip
 
 
+def test_a_key_that_follows_at_once_meets_buttons_that_work(operator: Page, product: Product) -> None:
+    page, rollout = operator, Rollout.objects.filter(group__run=product.world.run, verdict="failed").earliest("pk")
+    address = f"{product.url}/rollouts/{rollout.pk}/"
+    page.goto(address)
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    press = """() => new MutationObserver((_, watcher) => {
+        const next = document.querySelector('#verdict-good[aria-pressed=true]');
+        if (!next) return;
+        watcher.disconnect();
+        document.querySelector('#verdict-bad').click();
+    }).observe(document.body, {childList: true, subtree: true})"""
+    page.evaluate(press)
+    page.evaluate("window.unbroken = true")
+    page.keyboard.press("1")
+    expect(page.locator("#verdict-bad")).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate("window.unbroken"), "no key loads the page anew"
+
+
 def test_all_siblings_fit_and_what_differs_is_read_whole_without_a_mouse(operator: Page, product: Product) -> None:
     page, group = operator, long(product).group
     page.set_viewport_size({"width": 1280, "height": 800})

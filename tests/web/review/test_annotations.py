@@ -150,7 +150,7 @@ def test_api_and_command_line(
 
 
 def test_the_bar_on_the_page(rollout: Rollout, people: dict[str, User]) -> None:
-    page, path = browser(people["reviewer"]), f"/rollouts/{rollout.pk}/annotate/"
+    page, path = browser(people["reviewer"], headers={"HX-Request": "true"}), f"/rollouts/{rollout.pk}/annotate/"
     answer = page.post(path, {"kind": "verdict", "value": "good"})
     assert re.search(r'verdict--good"\s+aria-pressed="true"', answer.content.decode())
     assert json.loads(answer["HX-Trigger"]) == {"oc:toast": "Verdict saved"}
@@ -178,6 +178,18 @@ def test_the_bar_on_the_page(rollout: Rollout, people: dict[str, User]) -> None:
     viewer = browser(people["viewer"])
     assert viewer.post(path, {"kind": "verdict", "value": "good"}).status_code == 403
     assert 'data-annotate="1"' not in viewer.get(f"/rollouts/{rollout.pk}/").content.decode()
+
+
+def test_a_form_that_the_browser_sent_by_itself_leads_to_the_whole_page(rollout: Rollout, people: dict[str, User]) -> None:
+    page, path = browser(people["reviewer"]), f"/rollouts/{rollout.pk}/annotate/"
+    sent: tuple[dict[str, str], ...] = ({"kind": "verdict", "value": "good"}, {"kind": "comment"})
+    for given, said in zip(sent, ("Verdict saved", "the comment is empty"), strict=True):
+        answer = page.post(path, given, follow=True)
+        assert answer.redirect_chain == [(f"/rollouts/{rollout.pk}/", 302)]
+        assert said in answer.content.decode()
+    mine = Annotation.objects.get(kind="verdict")
+    answer = page.post(f"/annotations/{mine.pk}/delete/", follow=True)
+    assert answer.redirect_chain and "Annotation removed" in answer.content.decode()
 
 
 def test_a_long_list_of_comments_costs_no_query_each(rollout: Rollout, people: dict[str, User]) -> None:

@@ -62,8 +62,8 @@ def queue(recorded: list[Rollout], people: dict[str, User]) -> Queue:
     return made
 
 
-def browser(user: User) -> Client:
-    made = Client()
+def browser(user: User, headers: dict[str, str] | None = None) -> Client:
+    made = Client(headers=headers)
     made.force_login(user)
     return made
 
