@@ -46,8 +46,9 @@ def get_evaluation(pk: int) -> Evaluation:
 
 
 def of_run(run: Run) -> QuerySet[Evaluation]:
-    """Evaluations of the run by version, oldest first."""
-    return evaluations().filter(run=run).order_by("version", "pk")
+    """Evaluations of the run by version, oldest first, with what their rows and curves show."""
+    shown = ("run_id", "project_id", "phase", "version", "state", "results", "tasks", "samples", "created_at")
+    return Evaluation.objects.filter(run=run).only(*shown, "finished_at").order_by("version", "pk")
 
 
 def comparable(evaluation: Evaluation, limit: int = 50) -> QuerySet[Evaluation]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from django.db.models import Count, Max, Prefetch, Q, QuerySet
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Count, Max, OuterRef, Q, QuerySet
 
 from composer_web.accounts.permissions import readable
 from composer_web.core.errors import NotFound, UserError
@@ -65,12 +66,17 @@ def only_toys() -> bool:
 def references() -> list[str]:
     """Every starting point that `resolve` takes, newest policies first: each policy (its newest weights), then its
     versions on disk."""
+    rows = Policy.objects.filter(kind=PolicyKind.WEIGHTS).annotate(
+        on_disk=ArraySubquery(
+            Checkpoint.objects.filter(policy=OuterRef("pk"), removed_at=None)
+            .order_by("-version")
+            .values("version")
+            .distinct()
+        )
+    )
     found: list[str] = []
-    for policy in Policy.objects.filter(kind=PolicyKind.WEIGHTS).order_by("-created_at").prefetch_related(
-        Prefetch("checkpoints", Checkpoint.objects.filter(removed_at=None).order_by("-version"))
-    ):
-        versions = list(dict.fromkeys(checkpoint.version for checkpoint in policy.checkpoints.all()))
-        found += [policy.name, *(f"{policy.name}@{version}" for version in versions if len(versions) > 1)]
+    for name, versions in rows.order_by("-created_at").values_list("name", "on_disk"):
+        found += [name, *(f"{name}@{version}" for version in versions if len(versions) > 1)]
     return found
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, When
+from django.db.models import Case, Count, Exists, OuterRef, Prefetch, Q, QuerySet, When
 
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import NotFound
 from composer_web.policies.models import Policy
-from composer_web.rollouts.models import Finding, Fork, Group, Quarantine, Rollout
+from composer_web.rollouts.models import GROUP_OPEN, Finding, Fork, Group, Quarantine, Rollout
 from composer_web.rollouts.review_hooks import review
 from composer_web.runs.models import Run
 from trainer.types import Trajectory
@@ -46,9 +46,20 @@ def groups() -> QuerySet[Group]:
     )
 
 
+def ended_groups(run: Run, count: int) -> QuerySet[Group]:
+    """The newest groups that have ended, with the columns and the rollouts that a run's overview shows of them."""
+    shown = ("prompt_index", "state", "outcome", "cause", "infra_errors", "mean_reward", "best_reward", "consumed_step")
+    ended = Group.objects.filter(run=run).exclude(state__in=GROUP_OPEN).select_related("task_version__task")
+    samples = Rollout.objects.only("project_id", "group_id", "sample", "state", "verdict").order_by("sample")
+    rows = ended.only(*shown, "project_id", "dispatched_version", "dispatched_at", "task_version__task__slug")
+    return rows.prefetch_related(Prefetch("rollouts", samples)).order_by("-pk")[:count]
+
+
 def get_rollout(pk: int) -> Rollout:
-    """Raises NotFound."""
-    found = rollouts().filter(pk=pk).first()
+    """With group, run and task; an evaluation or a fork is read when asked for, because few have one. Raises NotFound."""
+    joined = Rollout.objects.select_related("group__run", "group__task_version__task")
+    whole = joined.defer("snapshots", "group__task_version__spec", "group__run__config", "group__run__latest")
+    found = whole.filter(pk=pk).first()
     if found is None:
         raise NotFound("rollout", pk)
     return found
@@ -81,10 +92,11 @@ def _held(column: str) -> Case:
 
 def forks_of(rollout: Rollout) -> QuerySet[Fork]:
     """Forks of the rollout, newest first, with groups, sizes and passed rollouts."""
+    of_group = ("group__size", "group__state", "group__cause")
     return (
         Fork.objects.filter(parent=rollout)
         .select_related("group", "created_by")
-        .defer("conditions")
+        .only("parent_id", "turn", "reference", "replayed", "created_at", "project_id", "created_by__username", *of_group)
         .annotate(passed=Count("group__rollouts", filter=Q(group__rollouts__verdict="passed")))
         .order_by("-pk")
     )
@@ -156,7 +168,9 @@ def in_quarantine(rollout: Rollout) -> bool:
 def findings_of(rollout: Rollout) -> list[Finding]:
     """Findings of one rollout: worst first, dismissed last."""
     order = {"high": 0, "medium": 1, "low": 2}
-    return sorted(findings().filter(rollout=rollout), key=lambda f: (f.state == "dismissed", order[f.severity], f.pk))
+    found = Finding.objects.filter(review().visible_findings(), rollout=rollout).select_related("decided_by")
+    found = found.annotate(quarantined=_held("rollout"))
+    return sorted(found, key=lambda f: (f.state == "dismissed", order[f.severity], f.pk))
 
 
 def finding_counts(*, run: Run) -> dict[str, int]:
@@ -196,9 +210,11 @@ def next_failure(rollout: Rollout) -> Rollout | None:
     return failed.filter(pk__lt=rollout.pk).first() or failed.first()
 
 
-def siblings(rollout: Rollout) -> QuerySet[Rollout]:
-    """All rollouts of the same prompt, in sample order."""
-    return of_group(rollout.group)
+def siblings(rollout: Rollout) -> list[Rollout]:
+    """All rollouts of the same prompt, in sample order, with what a list of them shows."""
+    shown = ("sample", "state", "verdict", "reward", "project_id", "group_id")
+    found = Rollout.objects.filter(group=rollout.group_id).only(*shown)
+    return list(found.annotate(held=_held("pk")).order_by("sample"))
 
 
 def verdict_counts(*, run: Run | None = None) -> dict[str, int]:

@@ -140,7 +140,7 @@ def _chip(request: PageRequest, title: str, name: str, value: str) -> dict[str, 
 @page()
 def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     rollout = selectors.get_rollout(pk)
-    siblings = list(selectors.siblings(rollout))
+    siblings = selectors.siblings(rollout)
     place = next(i for i, sibling in enumerate(siblings) if sibling.pk == rollout.pk)
     context: dict[str, Any] = {
         "rollout": rollout,

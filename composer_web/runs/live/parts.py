@@ -64,9 +64,8 @@ def _events(run: Run) -> dict[str, Any]:
 def _groups(run: Run) -> dict[str, Any]:
     """Groups that have ended, newest first; the open ones are counted, because they show nothing yet."""
     counts = rollouts.group_counts(run)
-    ended = rollouts.groups().filter(run=run).exclude(state__in=GROUP_OPEN)
     return {
-        "groups": ended.prefetch_related("rollouts").order_by("-pk")[:GROUPS],
+        "groups": rollouts.ended_groups(run, GROUPS),
         "open_groups": [(state, counts[state]) for state in reversed(GROUP_OPEN) if state in counts],
     }
 

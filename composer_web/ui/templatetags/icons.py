@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from django import template
 from django.templatetags.static import static
 from django.utils.html import format_html
@@ -11,6 +13,7 @@ register = template.Library()
 
 
 @register.simple_tag
+@cache  # a page has dozens, and the address holds for the process
 def icon(name: str, label: str = "") -> SafeString:
     """An icon in the text's colour. Decorative without `label`; with it, it is announced by that name."""
     address = f"{static('img/icons.svg')}#{name}"
