@@ -96,7 +96,9 @@ def forks_of(rollout: Rollout) -> QuerySet[Fork]:
     return (
         Fork.objects.filter(parent=rollout)
         .select_related("group", "created_by")
-        .only("parent_id", "turn", "reference", "replayed", "created_at", "project_id", "created_by__username", *of_group)
+        .only(
+            "parent_id", "turn", "reference", "replayed", "created_at", "project_id", "created_by__username", *of_group
+        )
         .annotate(passed=Count("group__rollouts", filter=Q(group__rollouts__verdict="passed")))
         .order_by("-pk")
     )

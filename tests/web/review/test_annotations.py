@@ -180,7 +180,9 @@ def test_the_bar_on_the_page(rollout: Rollout, people: dict[str, User]) -> None:
     assert 'data-annotate="1"' not in viewer.get(f"/rollouts/{rollout.pk}/").content.decode()
 
 
-def test_a_form_that_the_browser_sent_by_itself_leads_to_the_whole_page(rollout: Rollout, people: dict[str, User]) -> None:
+def test_a_form_that_the_browser_sent_by_itself_leads_to_the_whole_page(
+    rollout: Rollout, people: dict[str, User]
+) -> None:
     page, path = browser(people["reviewer"]), f"/rollouts/{rollout.pk}/annotate/"
     sent: tuple[dict[str, str], ...] = ({"kind": "verdict", "value": "good"}, {"kind": "comment"})
     for given, said in zip(sent, ("Verdict saved", "the comment is empty"), strict=True):
