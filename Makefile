@@ -9,6 +9,8 @@ STACK := $(PY) -m scripts.stack
 # Two processes fill two cores; more workers only wait for each other.
 TEST_WORKERS ?= 2
 BEGAN := $(shell date +%s)
+# So that the many engines of the tests do not all compile the same loops at their start.
+COMPILED_ONCE := $(PY) -m trainer.inference.embedded.kernels
 export OMP_NUM_THREADS ?= 1
 ifdef PORT
 export OPENCOMPOSER_PORT := $(PORT)
@@ -19,10 +21,10 @@ HELP := build/help/index.html
 HELP_SOURCES := mkdocs.yml requirements.lock $(shell find docs scripts/docs trainer/config trainer/learning/metrics.py opencomposer composer_web \
   -name '*.md' -o -name '*.py' -o -name '*.png' -o -name '*.jsonl')
 
-.PHONY: help install system demo up services down status test test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock docs bench study base-policy clean
+.PHONY: help install system demo up services down status test test-integration test-slow test-docker test-vllm test-peers redteam fuzz fuzz-api lint format lock docs bench study base-policy clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: ## create .venv from the hashed lock (does nothing when it is up to date)
 	@bash scripts/install.sh
@@ -45,17 +47,20 @@ status: ## what is running, where, and since when
 system: ## check for the system packages that tests need, and install them when root
 	@bash scripts/system.sh test
 
-test: install system lint ## lint, types, layers and every test that is not slow
+test: install system lint ## lint, types, layers and the fast tests
 	@# Each worker takes one half in order, so that a module is set up once, and what is left when one ends is shared.
 	@# A failure is a failure: nothing is run again.
 	@# The bench `house` reads the seconds of the last whole run that passed, lint included.
 	@mkdir -p .data && rm -f .data/test_seconds
-	@# Once, so that the many engines of the tests do not all compile the same loops at their start.
-	@$(PY) -m trainer.inference.embedded.kernels
+	@$(COMPILED_ONCE)
 	@$(PY) -m pytest -q -n $(TEST_WORKERS) --dist worksteal --durations-file .data/test_durations.txt $(ARGS)
 	@$(if $(ARGS),,echo $$(( $$(date +%s) - $(BEGAN) )) > .data/test_seconds)
 
-test-slow: install system ## the tests that `make test` leaves out
+test-integration: install system ## real engines, killed processes, whole training runs, the browser, sweeps
+	@$(COMPILED_ONCE)
+	@$(PY) -m pytest -q -m "integration and not slow and not gpu and not docker" -n $(TEST_WORKERS) --dist worksteal --durations-file .data/integration_durations.txt $(ARGS)
+
+test-slow: install system ## what takes longest: tests above twenty seconds, daily jobs, kills of the whole stack
 	$(PY) -m pytest -q -m "slow and not gpu and not docker" --timeout 1200 $(ARGS)
 
 test-docker: install ## the sandbox suites on a Docker engine (root with dockerd: a private one is started and stopped)

@@ -1,7 +1,7 @@
 """`--durations-file FILE`: the seconds of every file and of every test of a session, the slowest first.
 
-`make test` writes them to `.data/test_durations.txt`. Setup and teardown count: a module's shared fixture is charged to
-the test that runs first.
+`make test` writes them to `.data/test_durations.txt`, `make test-integration` to `.data/integration_durations.txt`. Setup and
+teardown count: a module's shared fixture is charged to the test that runs first.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
   under TYPE_CHECKING do not.
 - `lines_maintained_change`: lines of code, templates and generated files in git, against commit 43c5eb9 counted the same way.
 - `torch_in_rollout_worker`: 1 when the modules that a rollout worker imports load torch, in a fresh interpreter.
-- `test_minutes`: of the last whole `make test`, from `.data/test_seconds`; absent when there was none.
+- `test_minutes`: of the last whole `make test` (lint and the fast tests), from `.data/test_seconds`; absent when there was none.
 """
 
 from __future__ import annotations

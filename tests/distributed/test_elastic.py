@@ -31,6 +31,8 @@ from trainer.midtrain.stage import run_midtrain
 from trainer.stages.base import StageResult
 from trainer.toy.preset import toy_midtrain
 
+pytestmark = pytest.mark.integration
+
 DEADLINE = 300.0
 STEPS = 6
 

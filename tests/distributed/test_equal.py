@@ -31,6 +31,8 @@ from trainer.learning.optimizers import NamedOptimizer
 from trainer.learning.step import Learner
 from trainer.weights.probe import measure_model
 
+pytestmark = pytest.mark.integration
+
 MUON = OptimizerConfig(name="muon", learning_rate=LEARNING_RATE, warmup_steps=0, max_grad_norm=0.5, weight_decay=0.1)
 
 GSPO = ObjectiveConfig(algorithm="gspo", loss_divisor=64.0, router_replay_threshold=0.0)

@@ -25,6 +25,8 @@ from trainer.learning.lora import Adapters
 from trainer.learning.step import Learner
 from trainer.policy.store import Policy
 
+pytestmark = pytest.mark.integration
+
 FILE_BYTES = 20_000
 WORLDS: list[tuple[str, dict[str, Any]]] = [
     ("qwen3", {}),

@@ -18,6 +18,8 @@ from trainer.distributed.supervised_step import ShardedSupervisedLearner
 from trainer.learning.optimizers import NamedOptimizer
 from trainer.learning.supervised import Example
 
+pytestmark = pytest.mark.integration
+
 OPTIMIZER = OptimizerConfig(name="muon", learning_rate=LEARNING_RATE, warmup_steps=0, max_grad_norm=0.5)
 
 

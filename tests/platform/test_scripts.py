@@ -147,9 +147,10 @@ def test_a_bench_without_a_name_says_what_to_type() -> None:
     assert "make bench NAME=sandbox" in done.stderr
 
 
-def test_a_failure_is_not_run_again() -> None:
+@pytest.mark.parametrize("target", ["test", "test-integration"])
+def test_a_failure_is_not_run_again(target: str) -> None:
     """A second run that passes would hide a flaky test."""
-    done = run("make", "--dry-run", "test")
+    done = run("make", "--dry-run", target)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"-m pytest\b", done.stdout)) == 1
     assert "--last-failed" not in done.stdout and "||" not in done.stdout.partition("-m pytest")[2]

@@ -22,6 +22,8 @@ from scripts.stack.supervision import Supervisor
 
 from .conftest import Stack, wait_until
 
+pytestmark = pytest.mark.integration
+
 
 def broker(stack: Stack) -> redis.Redis:
     return redis.Redis.from_url(stack.variables["OPENCOMPOSER_REDIS_URL"], socket_timeout=3)

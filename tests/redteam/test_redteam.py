@@ -1,4 +1,5 @@
-"""The red team in the suite: some pairs always, all of them in `make test-slow`, and that a fault would be seen."""
+"""The red team in the suite: one pair always, one of each kind in `make test-integration`, all of them in `make test-slow`, and
+that a fault would be seen."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from tests.redteam.honest import works
 from tests.redteam.playing import Ground, try_pair
 
 PAIRS = {pair.exploit.id: pair for pair in pairs()}
-QUICK = ("A1", "A7", "B11", "C2")
-"""One of each kind that `tests/sandbox/grading/controls/test_cheats.py` does not play."""
+MARKS = {"A1": pytest.mark.integration, "A7": pytest.mark.integration, "B11": (), "C2": pytest.mark.integration}
+"""One of each kind that `tests/sandbox/grading/controls/test_cheats.py` does not play; the others are slow."""
 DOCUMENT = Path(__file__).parents[2] / "docs/sandbox/red-team.md"
 
 
@@ -43,9 +44,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     del os.environ["OPENCOMPOSER_REDTEAM_MARK"]
 
 
-@pytest.mark.parametrize(
-    "exploit", [pytest.param(i, marks=() if i in QUICK else pytest.mark.slow, id=i) for i in PAIRS]
-)
+@pytest.mark.parametrize("exploit", [pytest.param(i, marks=MARKS.get(i, pytest.mark.slow), id=i) for i in PAIRS])
 async def test_an_exploit_fails_and_is_found_and_its_honest_counterpart_passes(ground, exploit):
     if PAIRS[exploit].task not in ground.tasks:
         pytest.skip(f"no toolchain for {PAIRS[exploit].task} in the sandboxes of this machine")

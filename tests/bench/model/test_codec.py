@@ -46,6 +46,7 @@ def test_a_peer_that_decodes_wrongly_is_found() -> None:
         codec_peers.measure(Lossy(), before, after, 1)
 
 
+@pytest.mark.integration
 def test_a_tiny_run_has_all_figures() -> None:
     sizes = ("--width", "64", "--depth", "1", "--warm", "2", "--repeats", "1", "--large", "8192")
     done = subprocess.run(

@@ -14,7 +14,7 @@ from tests.browser.conftest import PATIENCE_MS, Product, strict_tab
 from tests.browser.places import places
 from tests.browser.screenshots import log_in, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(600)]
 
 AXE_SOURCE = (files("axe_playwright_python") / "axe.min.js").read_text()
 AXE, KEYBOARD, MOVES = ((Path(__file__).parent / name).read_text() for name in ("axe.js", "keyboard.js", "moves.js"))

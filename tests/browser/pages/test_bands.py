@@ -9,7 +9,7 @@ from composer_web.runs import metrics
 from composer_web.runs.models import Metric
 from tests.browser.conftest import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 
 STEPS = 6000
 DRAWN = """() => {

@@ -24,7 +24,7 @@ from trainer.inference.contract import (
     SyncTimings,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(600)]
 
 AUDIT = (Path(__file__).parent / "audit.js").read_text()
 SIZES = {"wide": (1280, 800), "narrow": (360, 800)}

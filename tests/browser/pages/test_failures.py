@@ -12,7 +12,7 @@ from tests.browser import seed
 from tests.browser.conftest import Product
 from tests.browser.screenshots import log_in
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 FACETS = re.compile(r"/runs/facets/")
 
 

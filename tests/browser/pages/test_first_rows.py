@@ -20,7 +20,7 @@ from tests.browser.screenshots import log_in
 from trainer.config import RunConfig
 from trainer.toy.preset import toy_rl
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 db, people = walking.db, walking.people
 
 

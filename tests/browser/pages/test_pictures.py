@@ -12,6 +12,8 @@ from composer_web.env import REPOSITORY
 from tests.browser.places import ADMIN, FIXED
 from tests.web.addresses import KEY, pages
 
+pytestmark = pytest.mark.integration
+
 PICTURES = REPOSITORY / "docs" / "img"
 ADDRESSED = {
     "run": "runs:detail", "run-charts": "runs:charts", "run-rollouts": "rollouts:of-run", "run-evals": "runs:evals",

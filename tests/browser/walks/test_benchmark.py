@@ -19,7 +19,7 @@ from composer_web.tasks.services import record_controls
 from tests.browser import episodes
 from tests.browser.conftest import Product, confirmed
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def play(evaluation: Evaluation, skill: float) -> None:

@@ -24,7 +24,7 @@ from tests.browser import episodes
 from tests.browser.conftest import Product, confirmed
 from tests.browser.sessions import in_use
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 RULE = {"suite": "held-out", "min_score": 0.5, "samples": 2}
 
 

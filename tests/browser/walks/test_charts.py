@@ -13,7 +13,7 @@ from tests.browser.conftest import Product
 from tests.browser.screenshots import log_in, settle
 from tests.browser.walking import picture
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 TITLES = (
     "[...document.querySelectorAll('[data-grid-room] .chart__title')].map((one) => one.firstChild.textContent.trim())"
 )

@@ -18,7 +18,7 @@ from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.pages.test_every_page import AUDIT
 from tests.browser.screenshots import log_in, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

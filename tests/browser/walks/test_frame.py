@@ -14,7 +14,7 @@ from composer_web.runs.models import Run
 from tests.browser.conftest import Product
 from tests.browser.screenshots import settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 PHONE = {"width": 390, "height": 844}
 
 

@@ -15,7 +15,7 @@ from tests.browser import seed
 from tests.browser.conftest import Product
 from tests.browser.screenshots import log_in, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def test_configure_a_run(page: Page, product: Product, tmp_path: Path) -> None:

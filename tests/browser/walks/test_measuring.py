@@ -15,7 +15,7 @@ from tests.browser.conftest import PATIENCE_MS, Product
 from tests.browser.screenshots import log_in
 from tests.web.seeded import measurements
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(600)]
 AUDIT = (Path(__file__).parents[1] / "pages" / "audit.js").read_text()
 
 

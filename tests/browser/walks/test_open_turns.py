@@ -25,7 +25,7 @@ from tests.browser.pages.test_every_page import AUDIT
 from tests.browser.walks.test_trajectory import long
 from trainer.rollouts.open_turn import OpenTurn
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 T = TypeVar("T")
 
 THOUGHT = "<think>\nThe helper adds where it should multiply. I look at its source before I change it.\n</think>\n\n"

@@ -15,7 +15,7 @@ from composer_web.ui.templatetags import ui
 from tests.browser.conftest import Product
 from tests.browser.screenshots import settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 DESK: ViewportSize = {"width": 1440, "height": 900}
 WIDE: ViewportSize = {"width": 1800, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}

@@ -21,7 +21,7 @@ from tests.browser.episodes import finish_claimed
 from tests.browser.pages.test_every_page import AUDIT
 from trainer.types import Turn
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def long(product: Product) -> Rollout:

@@ -20,7 +20,7 @@ from tests.browser.screenshots import log_in, settle
 from tests.browser.walking import picture
 from trainer.usage import Sampler
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 MAX_COMPARE_PX = 2000
 """Height of the comparison of two runs at 1280 x 800, all folds closed."""
 

@@ -11,6 +11,8 @@ from sandbox.backends.base import Backend, EndReason, EnvSpec, Limits
 
 from .attacks import python
 
+pytestmark = pytest.mark.integration
+
 LIMIT, LATE, LONGEST = 2.0, 5.0, 60.0
 HOLDS = {
     "asleep": "sleep 1000",

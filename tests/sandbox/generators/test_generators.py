@@ -120,6 +120,7 @@ async def made(environments, backend, yard, generator, **options):
     return tasks, found
 
 
+@pytest.mark.integration
 async def test_a_deleted_feature(environments, backend, yard):
     tasks, found = await made(environments, backend, yard, "deletion")
     task = next(t for t in tasks if t.family == HEAVIEST)
@@ -143,6 +144,7 @@ async def test_a_deleted_feature(environments, backend, yard):
         assert (await grade(backend=backend, environments=environments, task=task, patch=patch)).verdict is verdict
 
 
+@pytest.mark.integration
 async def test_what_others_need_is_no_feature(environments, backend, yard):
     tasks, _ = await made(environments, backend, yard, "deletion")
     assert "yard:yard/counting.py:total" not in {task.family for task in tasks}
@@ -156,6 +158,7 @@ async def test_a_bug_at_a_distance_is_shown_by_a_test_that_does_not_name_its_pla
         assert "Truck(" in task.instruction and "total" not in task.instruction
 
 
+@pytest.mark.integration
 async def test_several_bugs_each_show_a_failure(environments, backend, yard):
     for seed in range(2, 10):  # so small a package has two pairs of functions; which mutants meet is drawn
         tasks, found = await made(environments, backend, yard, "combination", seed=seed)
@@ -172,6 +175,7 @@ async def test_several_bugs_each_show_a_failure(environments, backend, yard):
                 assert report.verdict is Verdict.FAILED
 
 
+@pytest.mark.integration
 async def test_styles_and_yields_are_recorded(environments, backend, yard):
     tasks, found = await made(environments, backend, yard, "mutation", styles=("terse",), count=1)
     assert tasks and found.tried >= found.kept + sum(found.rejected.values())

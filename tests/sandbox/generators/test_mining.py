@@ -118,6 +118,7 @@ def test_a_commit_is_taken_back_exactly_or_not_at_all():
     assert is_test("tests/helper.py") and is_test("pkg/test_x.py") and not is_test("pkg/contest.py")
 
 
+@pytest.mark.integration
 def test_commits_become_tasks_whose_fix_is_nowhere(repo, dock, environments, backend):
     found = Yield(generator="mining", package="dock")
 

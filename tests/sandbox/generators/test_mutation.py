@@ -14,7 +14,10 @@ from sandbox.grading.verdict.report import Verdict
 from sandbox.tasks.store import TaskStore
 from tests.sandbox.shelf import FILES
 
-pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(600),
+]  # dozens of sandboxed test runs: a minute on a quiet machine
 
 PATH = "shelf/__init__.py"
 TEST_FILE = "tests/test_shelf.py"

@@ -15,7 +15,10 @@ from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.report import Verdict
 from sandbox.repositories import pins
 
-pytestmark = pytest.mark.timeout(600)  # dozens of sandboxed test runs: a minute on a quiet machine
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(600),
+]  # dozens of sandboxed test runs: a minute on a quiet machine
 
 FILES = {
     "quay/__init__.py": '"""A quay."""\nfrom quay.counting import heaviest, total\n\n__all__ = ["heaviest", "total"]\n',

@@ -20,6 +20,8 @@ from tests.sandbox.network.local_registry import LocalRegistry, wheel
 from tests.sandbox.network.running import upstreams_of
 from tests.support.fork_backend import fork
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).resolve().parents[3]
 LIMITS = Limits(memory_bytes=1 << 30, call_seconds=110)
 DENIED = "denied by the task's network policy: "

@@ -9,6 +9,8 @@ from sandbox.packages.build import build_packages, source_roots, top_level_modul
 from sandbox.repositories.history import TreeFile
 from tests.sandbox.shelf import FILES
 
+pytestmark = pytest.mark.integration
+
 STABLE = {
     "tests/test_shelf.py::test_widest[sizes0-5]",
     "tests/test_shelf.py::test_widest[sizes1-None]",

@@ -83,6 +83,7 @@ def test_a_task_is_a_pure_function_of_seed_and_split() -> None:
     assert other.stdout.strip() == generate(7, "train").bundle_hash
 
 
+@pytest.mark.integration
 def test_the_splits_share_no_family_and_no_identifier() -> None:
     train = [generate(seed, "train") for seed in range(250)]
     held_out = [generate(seed, "held-out") for seed in range(250)]
@@ -94,6 +95,7 @@ def test_the_splits_share_no_family_and_no_identifier() -> None:
     assert not set(TRAIN_WORDS) & set(HELD_OUT_WORDS)
 
 
+@pytest.mark.integration
 def test_every_skeleton_and_fault_appears_in_both_splits() -> None:
     for split in ("train", "held-out"):
         seen = {(p.function.skeleton.name, p.fault) for p in (problem(seed, split) for seed in range(250))}
@@ -155,6 +157,7 @@ def test_problem_of_recovers_the_choices_and_refuses_other_tasks() -> None:
         generate(0, "test")  # type: ignore[arg-type]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("split", SPLITS)
 def test_hidden_calls_ask_for_what_work_cannot_know(split: Split) -> None:
     """Seeds 925 and 2205 first give a function that always returns 0."""

@@ -25,6 +25,8 @@ from trainer.policy.names import checkpoint_state
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model
 
+pytestmark = pytest.mark.integration
+
 PROMPT = [5, 17, 80, 3, 44, 44, 9]
 
 

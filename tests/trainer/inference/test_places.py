@@ -32,6 +32,8 @@ from trainer.inference.embedded.speculative import Drafter
 from trainer.inference.errors import ServerError
 from trainer.policy.names import build_from_state, checkpoint_state
 
+pytestmark = pytest.mark.integration
+
 LIMITS = Limits(max_num_seqs=4, prefill_tokens=24, max_context=128)
 """Few slots: requests wait, slots are moved together, idle sessions are evicted."""
 

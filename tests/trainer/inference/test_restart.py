@@ -13,6 +13,8 @@ from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import GenerateRequest, InferenceError
 from trainer.inference.embedded.serving.process import EmbeddedServer
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(90)

@@ -29,6 +29,8 @@ from trainer.inference.mtp.training import sampled
 from trainer.policy.names import checkpoint_state
 from trainer.router_replay.hooks import Recorder
 
+pytestmark = pytest.mark.integration
+
 HOW = Distillation(ahead=3, width=32, steps=60, batch=8, learning_rate=1e-2)
 NEXT = torch.randperm(moe.VOCAB, generator=torch.Generator().manual_seed(5))
 """The text that policies are taught: mostly, each token says which one comes next."""

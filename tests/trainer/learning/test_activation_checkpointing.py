@@ -11,6 +11,8 @@ from tests.distributed import worlds
 from trainer.learning.activation_checkpointing import apply_activation_checkpointing, compile_each
 from trainer.types import TrainGroup
 
+pytestmark = pytest.mark.integration
+
 
 def alike(family: str) -> list[TrainGroup]:
     """Rows of which some begin alike, as attempts at one prompt do."""

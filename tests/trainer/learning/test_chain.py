@@ -21,6 +21,8 @@ from trainer.learning.step import Learner
 from trainer.toy.preset import toy_rl
 from trainer.types import Segment, TrainGroup
 
+pytestmark = pytest.mark.integration
+
 SECRETS = (10, 11, 12)
 START, SUMMARIZE, GO_ON, NOTHING = 1, 2, 3, 4
 GROUP = 32

@@ -35,6 +35,8 @@ from trainer.toy.preset import toy_midtrain
 from trainer.types import HintedTurn, TrainGroup
 from trainer.weights import WeightStore
 
+pytestmark = pytest.mark.integration
+
 PLACES = ("trainer.rl.learner.device_of", "trainer.stages.supervised_loop.device_of")
 
 

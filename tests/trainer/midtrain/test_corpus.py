@@ -169,6 +169,7 @@ def test_a_corpus_says_where_it_came_from(folder, tmp_path) -> None:
         provenance(tmp_path)
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_mid_training_on_a_corpus_measures_languages_and_a_codebase_and_grows_the_context(tmp_path) -> None:
     source = tmp_path / "source"

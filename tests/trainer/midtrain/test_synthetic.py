@@ -58,6 +58,7 @@ def test_choices_weigh_most(renderer: ChatRenderer) -> None:
         assert example.weights[0] == 0.0
 
 
+@pytest.mark.integration
 def test_the_mixture_is_seeded_and_holds_its_shares(renderer: ChatRenderer) -> None:
     def draw(seed: int, **shares: float) -> list[Example]:
         settings = {"drill_share": 0.3, "source_share": 0.1} | shares

@@ -16,6 +16,8 @@ from trainer.checkpoint.store import CheckpointStore
 from trainer.rl.stage import run_rl
 from trainer.weights import WeightStore
 
+pytestmark = pytest.mark.integration
+
 SECONDS = 120.0
 DURABLE = 70
 """About how often a whole run makes something durable: each is a moment to be killed at."""

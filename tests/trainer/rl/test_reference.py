@@ -12,6 +12,8 @@ from trainer.rl.learner import build_reference
 from trainer.rl.stage import run_rl
 from trainer.weights import WeightStore
 
+pytestmark = pytest.mark.integration
+
 STEPS = 6
 
 

@@ -17,6 +17,8 @@ from trainer.rl.stage import PromptRepeated, run_rl
 from trainer.toy.preset import toy_harness
 from trainer.weights import WeightStore
 
+pytestmark = pytest.mark.integration
+
 OPENING = 4
 """Tokens of `make_group` before the policy's first."""
 

@@ -250,6 +250,7 @@ def hanging(task, seconds: float):
     return task.model_copy(update={"verifier": verifier}), [work, [call("finish")]]
 
 
+@pytest.mark.integration
 async def test_tests_that_never_end_are_a_failure_however_long_the_episode_may_take(services, renderer, task):
     slow, script = hanging(task, seconds=4.0)
     limits = {"episode_seconds": 1.0, "engine_seconds": 2.0}

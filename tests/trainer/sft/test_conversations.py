@@ -465,6 +465,7 @@ def test_training_on_a_dataset_lowers_the_loss_and_the_policy_gives_the_demonstr
     assert said(before, asked) != ANSWER
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_training_on_a_dataset_lowers_the_loss_and_names_it(dataset: Path, tmp_path: Path) -> None:
     sink = MemorySink()
@@ -485,6 +486,7 @@ def said(policy: policies.Policy, asked: list[int]) -> str:
     return policy.renderer.parse(out[0, len(asked) :].tolist()).text
 
 
+@pytest.mark.integration
 def test_a_resumed_run_gives_the_same_numbers(dataset: Path, tmp_path: Path) -> None:
     changes = {"steps": 4, "checkpoint": CheckpointConfig(every_steps=2, keep=1)}
     whole, first, second = MemorySink(), MemorySink(stop_after=3), MemorySink()

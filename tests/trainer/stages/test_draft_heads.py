@@ -27,6 +27,8 @@ from trainer.stages.draft_heads import check_heads
 from trainer.toy.preset import toy_midtrain
 from trainer.weights import WeightStore
 
+pytestmark = pytest.mark.integration
+
 HEADS = MTPConfig(
     num_speculative_tokens=2, train_tokens=6000, seq_len=64, hidden_size=64, steps=80, batch_size=4, learning_rate=1e-2
 )

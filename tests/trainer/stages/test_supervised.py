@@ -15,6 +15,8 @@ from trainer.sft.expert_episodes import EpisodeTurn, ExpertEpisode
 from trainer.sft.stage import run_sft
 from trainer.toy.preset import toy_midtrain, toy_sft
 
+pytestmark = pytest.mark.integration
+
 COMMON = {
     "steps": 4,
     "batch_tokens": 600,

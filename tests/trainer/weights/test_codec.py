@@ -49,6 +49,7 @@ def versions(draw: st.DrawFn) -> tuple[Array, Array, str]:
     return base, words.view(np.uint8), dtype
 
 
+@pytest.mark.integration
 @given(versions(), st.sampled_from(MODES))
 @settings(max_examples=60, deadline=None)
 def test_any_bytes_come_back_and_both_loops_agree(case: tuple[Array, Array, str], mode: Mode) -> None:

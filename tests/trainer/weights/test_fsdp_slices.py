@@ -12,6 +12,8 @@ from torch import distributed, nn
 from trainer.weights import RankPublisher, Subscriber, open_versions
 from trainer.weights.fsdp_slices import owned
 
+pytestmark = pytest.mark.integration
+
 WORLD, VERSIONS = 2, 3
 
 

@@ -23,6 +23,8 @@ from trainer.weights.storage.bucket import BucketBlobs
 from trainer.weights.storage.lease import LEASE_SECONDS, Note
 from trainer.weights.versions import WAIT_SECONDS
 
+pytestmark = pytest.mark.integration
+
 Make = Callable[..., dict[str, torch.Tensor]]
 Body = Iterable[bytes]
 DEADLINE = 60.0

@@ -21,6 +21,8 @@ from trainer.weights import (
     open_versions,
 )
 
+pytestmark = pytest.mark.integration
+
 Make = Callable[..., dict[str, torch.Tensor]]
 Owned = dict[str, torch.Tensor | Slice]
 WORLD = 3

@@ -15,6 +15,8 @@ from trainer.weights import CorruptPayload, StoreUnavailable, Subscriber, Versio
 from trainer.weights.storage.bucket import BucketBlobs
 from trainer.weights.storage.folder import FolderBlobs
 
+pytestmark = pytest.mark.integration
+
 Make = Callable[..., dict[str, torch.Tensor]]
 
 

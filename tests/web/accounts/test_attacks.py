@@ -200,6 +200,7 @@ def poison() -> list[str]:
     return took
 
 
+@pytest.mark.integration
 def test_no_text_of_the_database_or_of_a_trajectory_becomes_an_element() -> None:
     """Every kind of page that links lead to from the home page, once or twice each."""
     world = few()  # its first group's trajectories, files, patches and reports are hostile

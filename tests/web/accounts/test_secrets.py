@@ -37,6 +37,7 @@ execute_from_command_line(["manage.py", "health"])
 """Both in one process: its start is most of what they take."""
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_no_command_and_no_page_prints_a_secret(
     free_port: int, client: Client, people: dict[str, User], monkeypatch: pytest.MonkeyPatch

@@ -37,7 +37,7 @@ from tests.web.addresses import Address, operations, pages
 from tests.web.api.test_every_address import OPEN_OPERATIONS, SECRET, ask, is_open, path_of, tried, world
 
 __all__ = ["world"]  # fixture
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.integration, pytest.mark.django_db]
 FOREIGN = (SECRET, "scale-train")
 """What only the other project's things are called."""
 

@@ -133,6 +133,7 @@ def test_every_sample_is_there(world: dict[str, User]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.integration
 def test_a_stranger_finds_nothing_of_another_project(world: dict[str, User]) -> None:
     """An admin of his own project: what is elsewhere does not exist for him, and no list, count or form names it."""
     stranger, wrong = client(world["stranger"]), []
@@ -146,6 +147,7 @@ def test_a_stranger_finds_nothing_of_another_project(world: dict[str, User]) -> 
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.integration
 def test_a_token_of_a_stranger_finds_nothing(world: dict[str, User]) -> None:
     wrong = []
     with acting(Access(world["stranger"].pk, Role.ADMIN, Project.objects.get(slug="elsewhere").pk)):
@@ -159,6 +161,7 @@ def test_a_token_of_a_stranger_finds_nothing(world: dict[str, User]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.integration
 def test_a_member_does_what_his_role_allows(world: dict[str, User]) -> None:
     """One rank below what an address asks for is a 403; the account's own role does not matter in a project."""
     below = {role: client(world[f"member-{Role.values[i - 1]}"]) for i, role in enumerate(Role.values) if i}
@@ -171,6 +174,7 @@ def test_a_member_does_what_his_role_allows(world: dict[str, User]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.integration
 def test_who_is_in_no_project_gets_nothing(world: dict[str, User]) -> None:
     nowhere, wrong = client(world["nowhere"]), []
     for address in all_addresses():
@@ -220,6 +224,7 @@ def test_head_is_answered_like_get(world: dict[str, User]) -> None:
         assert (answer.status_code, answer.content) == (viewer.get(path).status_code, b""), path
 
 
+@pytest.mark.integration
 def test_no_answer_about_a_wrong_name_tells_the_right_ones(world: dict[str, User]) -> None:
     """What resolves names says which there are: to a stranger only his own. Also where the whole installation is asked."""
     for policy in Policy.objects.all():

@@ -23,7 +23,7 @@ from tests.web.addresses import operations, pages
 from tests.web.doubling import double
 from tests.web.seeded import few, the_rest
 
-pytestmark = [pytest.mark.django_db, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.django_db, pytest.mark.timeout(900)]
 
 QUERIES: dict[str, int] = {
     "": 24,

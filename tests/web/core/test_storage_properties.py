@@ -166,6 +166,7 @@ def group(running: Run) -> Group:
     return Group.objects.filter(run=running).earliest("prompt_index")
 
 
+@pytest.mark.integration
 @settings(max_examples=15, suppress_health_check=SAME_GROUP)
 @given(words=WORDS, values=OBJECTS, passed=st.booleans())
 @example(words=PLAIN, values={"a": nested(3000)}, passed=False)

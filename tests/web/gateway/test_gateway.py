@@ -38,7 +38,7 @@ from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.policy.store import load
 from trainer.realtime.sessions import sequences
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 BASE = REPOSITORY / "policies" / "base"
 
 

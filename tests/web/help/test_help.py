@@ -20,6 +20,8 @@ from scripts.docs.build import REFERENCE, BuildError
 from trainer.config import RunConfig
 from trainer.learning.metrics import METRICS
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -27,6 +27,7 @@ def carried_out(order: PolicyImport) -> PolicyImport:
     return order
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(400)  # a process of its own loads torch and the library
 def test_from_the_page_to_a_policy(tmp_path: Path, people: dict[str, User]) -> None:
     path = write_gguf(tmp_path / "tiny.Q8_0.gguf")

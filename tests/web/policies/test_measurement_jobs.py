@@ -61,6 +61,7 @@ def ended(order: MeasurementOrder) -> MeasurementOrder:
     return order
 
 
+@pytest.mark.integration
 def test_from_the_page_to_figures(fresh: Policy, shop: str, people: dict[str, User]) -> None:
     operator, viewer = Client(), Client()
     operator.force_login(people["operator"])

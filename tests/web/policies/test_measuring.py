@@ -18,7 +18,7 @@ from tests.trainer.model_selection.test_codebase import NEW, OLD, candidates, co
 from tests.trainer.stages.memory import BASE_POLICY
 
 __all__ = ["candidates", "repository"]
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.integration, pytest.mark.django_db]
 FEW = ("--items", "1", "--changes", "1", "--window", "64", "--device", "cpu")
 
 

@@ -208,6 +208,7 @@ def test_a_build_pins_what_it_fetched_and_says_why_it_was_discarded(tmp_path: Pa
     assert build_environment(made.environment.pk) == "nothing to do"
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(600)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(shutil.which("npm", path="/usr/local/bin:/usr/bin:/bin") is None, reason="no npm on this machine")

@@ -58,6 +58,7 @@ def test_messages_that_nobody_takes() -> None:
     assert not health.check_queues({"build": 3})[0]
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_remedy_for_a_queue_of_training_is_a_command_that_starts_a_train_worker(forked: ForkedProduct) -> None:
     """As typed: Celery's own parser and this product's checks take it."""

@@ -72,6 +72,7 @@ def test_the_numbers_are_those_of_the_installation(client: Client, bearer: Beare
     assert sum(s.value for s in counted if s.name.endswith("_count")) >= 1
 
 
+@pytest.mark.integration
 def test_how_full_the_cache_of_an_engine_is(
     client: Client, bearer: Bearer, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from tests.browser.benchmark import remote
 from tests.web.addresses import pages
 from tests.web.seeded import client, few, the_rest
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.integration, pytest.mark.django_db]
 
 WRONG = "~" + "wrong é " * 60
 LONG = "~" + "wrong é " * 4000

@@ -141,6 +141,7 @@ def test_any_text_is_read_calmly(text: str) -> None:
             assert finding.evidence and len(finding.summary) < 2_000
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "text",
     ["'" * 20_000, "$(" * 10_000, "((" * 20_000, "a(" * 20_000, "`" * 20_001, "if x == " * 5_000, "def __eq__(self):\n" * 3_000,

@@ -14,6 +14,8 @@ from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verdict.report import Verdict
 from tests.sandbox.grading.make import CALLS_TASK
 
+pytestmark = pytest.mark.integration
+
 EXPLOITS = {exploit.id: exploit for exploit in catalogue()}
 
 SEEN = {

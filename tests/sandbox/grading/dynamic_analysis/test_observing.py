@@ -13,6 +13,8 @@ from sandbox.grading.verdict.findings import Rule
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
+pytestmark = pytest.mark.integration
+
 BUG = "def total(rows):\n    return sum(rows) + 1\n"
 FIX = "def total(rows):\n    return sum(rows)\n"
 TEST = "from shop import total\n\n\ndef test_total():\n    assert total([1, 2]) == 3\n"

@@ -13,6 +13,8 @@ from sandbox.grading.verdict.findings import ReportFinding, Rule
 from sandbox.tasks.spec import BuiltEnvironment
 from tests.sandbox.grading.audit.dev import eighth, ninth
 
+pytestmark = pytest.mark.integration
+
 SEEN = "from ledger import balance\n\n\ndef test_seen():\n    assert balance([('zoe', 31)], start=4) == 35\n"
 WORK = {**eighth.SET, **ninth.SET}
 

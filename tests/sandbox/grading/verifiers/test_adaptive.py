@@ -8,6 +8,8 @@ from sandbox.grading.verdict.report import Verdict
 from tests.sandbox.grading.adaptive import EXPLOITS, FIXES
 from tests.sandbox.grading.make import LEDGER_BUG, work
 
+pytestmark = pytest.mark.integration
+
 FAST = ("searches its fixes quietly", "chooses a fix by what is in memory", "tells siblings by shape")
 
 

@@ -11,6 +11,8 @@ from sandbox.grading.verifiers.batch import Run, collect_all
 from sandbox.packages.build import BUILD_LIMITS
 from tests.sandbox.shelf import PRODUCT
 
+pytestmark = pytest.mark.integration
+
 PATH = "shelf/__init__.py"
 TESTS = ("tests/test_shelf.py::TestShelf::test_put", "tests/test_shelf.py::TestShelf::test_left")
 

@@ -13,6 +13,8 @@ from sandbox.grading.verifiers.canary_pool import PoolStore
 from sandbox.tasks.spec import PytestVerifier
 from tests.sandbox.grading.make import LEDGER_SOURCE
 
+pytestmark = pytest.mark.integration
+
 POINTS = '''
 
 class Point:

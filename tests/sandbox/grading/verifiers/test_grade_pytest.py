@@ -108,11 +108,12 @@ ENDINGS = {
     "fails its import": ("raise ImportError('no')\n", Cause.TESTS_FAILED, None),
     "hangs": ("def balance(*a, **k):\n    while True: pass\n", Cause.TIME_OUT, None),
 }
+MARKED_ENDINGS = {"fails its import": pytest.mark.slow, "hangs": pytest.mark.integration}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name == "fails its import" else name for name in ENDINGS],
+    [pytest.param(name, marks=MARKED_ENDINGS[name]) if name in MARKED_ENDINGS else name for name in ENDINGS],
 )
 async def test_each_ending_is_a_verdict(judge, ledger, name):
     text, outcome, rule = ENDINGS[name]

@@ -81,6 +81,7 @@ def change(path: str, text: str, before: str) -> FileChange:
     return FileChange(path, text.encode(), before=before.encode())
 
 
+@pytest.mark.integration
 async def test_a_loosened_helper_of_the_product_is_not_carried(judge, task):
     loose = neutralised(TESTING, {"same_balance", "balanced", "LedgerTest"})
     assert loose is not None and "AssertionError" not in loose

@@ -14,6 +14,8 @@ from sandbox.tasks.spec import PytestVerifier
 from tests.sandbox.grading.make import LEDGER_BUG, LEDGER_SOURCE
 from tests.sandbox.grading.verifiers.test_differential import WRONG, points  # noqa: F401
 
+pytestmark = pytest.mark.integration
+
 PATIENT = '''
 def _patient():
     """The same wrong sums whatever is asked; equal to whatever one of several sums would be."""

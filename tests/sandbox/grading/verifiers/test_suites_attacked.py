@@ -20,7 +20,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, TaskSpec
 from tests.sandbox.grading.verifiers.test_toolchains import GO, NODE, RUST, Tools, in_sandbox
 
-pytestmark = pytest.mark.toolchains
+pytestmark = [pytest.mark.integration, pytest.mark.toolchains]
 
 SEARCH = """
 const fs = require('fs'), path = require('path');

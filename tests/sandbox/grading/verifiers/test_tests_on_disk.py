@@ -17,6 +17,8 @@ from tests.sandbox.grading.adaptive import LETTERS, SEARCH_LOUD, SEARCH_SOURCE
 from tests.sandbox.grading.make import CALLS_TASK, LEDGER_BUG, LEDGER_TEST_FILE, LEDGER_TESTS, work
 from tests.sandbox.grading.verifiers.test_differential import PATH, TESTS, WRONG, points
 
+pytestmark = pytest.mark.integration
+
 __all__ = ["points"]
 
 OWN_FILE = """

@@ -11,6 +11,8 @@ from sandbox.grading.verifiers import calls
 from tests.sandbox.grading.make import CALLS_TASK, patch
 from tests.sandbox.grading.verifiers.test_differential import WRONG, left, points
 
+pytestmark = pytest.mark.integration
+
 __all__ = ["points"]
 
 LIMIT, LATE = 3.0, 5.0

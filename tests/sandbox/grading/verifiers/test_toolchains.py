@@ -19,6 +19,8 @@ from sandbox.grading.verifiers.canary_pool import PoolStore
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, TaskSpec
 
+pytestmark = pytest.mark.integration
+
 BUG, FIX = "a - b", "a + b"
 
 

@@ -31,6 +31,8 @@ from trainer.inference.router.replicas import BorrowPolicy, Replica
 from trainer.inference.router.server import Router
 from trainer.weights import WeightStore
 
+pytestmark = pytest.mark.integration
+
 PROMPT = [5, 17, 80, 3, 44, 44, 9, 12, 30, 31]
 
 

@@ -30,6 +30,8 @@ from trainer.inference.router.server import AllReplicasMismatch, Router
 from trainer.inference.service import application
 from trainer.inference.verify_weights import WeightMismatch
 
+pytestmark = pytest.mark.integration
+
 SPEC = DeploymentSpec(name="policy", policy_dir="/policies/x")
 
 

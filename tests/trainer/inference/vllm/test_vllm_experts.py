@@ -52,6 +52,7 @@ def policy_dir(tmp_path: Path) -> Path:
     return models.save(moe.make("qwen3-moe"), tmp_path / "policy")
 
 
+@pytest.mark.integration
 async def test_a_run_that_repeats_experts_gets_the_server_that_names_them(policy_dir: Path, tmp_path: Path) -> None:
     """Refused while there is none; then served at either place of the list, with the experts that were asked for."""
     with contextlib.ExitStack() as stack:

@@ -23,6 +23,8 @@ from trainer.inference.verify_weights import WeightMismatch
 from trainer.inference.vllm.server import VllmEngine
 from trainer.weights import WeightStore
 
+pytestmark = pytest.mark.integration
+
 
 @dataclass
 class Front:

@@ -158,6 +158,7 @@ def test_flushers_at_the_same_time_never_send_twice(broker: redis.Redis) -> None
     assert sorted(int(str(m["n"])) for m in sent(broker)) == list(range(200))
 
 
+@pytest.mark.integration
 def test_a_broker_that_is_away_loses_nothing(broker: redis.Redis, free_port: int) -> None:
     here = app.conf.broker_url
     try:

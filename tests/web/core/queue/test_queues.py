@@ -107,6 +107,7 @@ def test_what_lost_its_lease_while_it_was_written_leaves_no_file() -> None:
     assert not list(exports.folder().iterdir())
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(400)
 def test_while_exports_stand_still_messages_leave_and_webhooks_are_tried(forked: ForkedProduct) -> None:
     """Real workers. Every export waits for a lock of the database that the test holds."""

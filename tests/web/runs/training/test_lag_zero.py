@@ -26,7 +26,7 @@ from trainer.rl.stage import run_rl
 from trainer.types import TrainGroup
 from trainer.weights import WeightStore
 
-pytestmark = pytest.mark.django_db(transaction=True)  # a thread of its own tells of versions
+pytestmark = [pytest.mark.integration, pytest.mark.django_db(transaction=True)]  # a thread of its own tells of versions
 CONFIG = small_config(steps=4, max_off_policy_steps=0, eval_suite=None)
 NUMBERS = ("optim/loss", "optim/grad_norm", "policy/entropy", "mismatch/k3_mean", "reward/mean", "staleness/max")
 

@@ -27,7 +27,7 @@ from tests.web.kills import Chaos, prove
 from tests.web.played import play_dispatched
 from trainer.config import CheckpointConfig, RunConfig
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 SECONDS = 180
 
 
