@@ -133,7 +133,15 @@ def router(data: Path, urls: list[str], *arguments: str) -> ServerProcess:
     return ServerProcess("trainer.inference.router.server", data, arguments=wanted)
 
 
-@pytest.fixture(scope="module", params=["embedded", pytest.param("device", marks=pytest.mark.slow), "vllm", "router"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "embedded",
+        pytest.param("device", marks=pytest.mark.slow),
+        pytest.param("vllm", marks=pytest.mark.integration),
+        pytest.param("router", marks=pytest.mark.integration),
+    ],
+)
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Both engines, the embedded one on another device and behind a router, through the same HTTP."""
     root = tmp_path_factory.mktemp("site")

@@ -1,6 +1,7 @@
 """The inference contract over real HTTP. Everything here holds for any server of the contract.
 
-The embedded server runs it, and the server in front of vLLM over a double of vLLM; the parts that need a server process
+The embedded server runs it in `make test`; behind a router, and as the server in front of vLLM over a double of vLLM, it is run
+by `make test-integration`. The parts that need a server process
 to be killed are in `test_restart`.
 """
 
@@ -24,8 +25,6 @@ from trainer.inference.contract import GenerateRequest, GenerateResponse, Infere
 from trainer.policy.names import checkpoint_state
 from trainer.weights import WeightStore
 from trainer.weights.probe import measure_model
-
-pytestmark = pytest.mark.integration
 
 PROMPT = [5, 17, 80, 3, 44, 44, 9]
 

@@ -268,6 +268,7 @@ def _prefix_is_exact(child: Trajectory, parent: Trajectory, turn: int) -> None:
     assert child.turns[:turn] == parent.turns[:turn]
 
 
+@pytest.mark.integration
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("every", [1, 0])

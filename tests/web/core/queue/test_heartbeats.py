@@ -10,7 +10,7 @@ from composer_web.core.models import WorkerHeartbeat
 from tests.web.forked import ForkedProduct
 from tests.web.helpers import eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.integration, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture
