@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from tests.trainer.toy_tokenizer import fresh_tokenizer
 from trainer.learning.supervised import weighted_loss
 from trainer.midtrain.copying import prepare_copying
 from trainer.midtrain.initialization import random_model
 from trainer.midtrain.synthetic import drill
 from trainer.toy.model import build_tiny_model, tiny_config
-from trainer.toy.tokenizer import build_tokenizer
 
 
 def repeat_attention(model: Qwen3ForCausalLM) -> float:
@@ -27,7 +27,7 @@ def repeat_attention(model: Qwen3ForCausalLM) -> float:
 
 
 def test_layer_one_looks_at_what_came_next_last_time() -> None:
-    tokenizer = build_tokenizer()
+    tokenizer = fresh_tokenizer()
     config = tiny_config(tokenizer)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
@@ -39,7 +39,7 @@ def test_layer_one_looks_at_what_came_next_last_time() -> None:
 
 
 def test_drills_are_easier_than_chance_without_training() -> None:
-    tokenizer = build_tokenizer()
+    tokenizer = fresh_tokenizer()
     rng = random.Random(0)
     batch = [drill(rng, range(10, 1000)) for _ in range(8)]
     ours = build_tiny_model(tokenizer, 0)
@@ -49,7 +49,7 @@ def test_drills_are_easier_than_chance_without_training() -> None:
 
 
 def test_a_seed_gives_the_same_weights_and_leaves_the_generator_alone() -> None:
-    tokenizer = build_tokenizer()
+    tokenizer = fresh_tokenizer()
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)

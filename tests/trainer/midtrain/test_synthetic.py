@@ -9,15 +9,15 @@ from itertools import islice
 
 import pytest
 
+from tests.trainer.toy_tokenizer import fresh_tokenizer
 from trainer.learning.supervised import Example
 from trainer.midtrain.synthetic import commit, drill, module, synthetic_examples
 from trainer.policy import ChatRenderer, make_renderer
-from trainer.toy.tokenizer import build_tokenizer
 
 
 @pytest.fixture(scope="module")
 def renderer() -> ChatRenderer:
-    return make_renderer(build_tokenizer())
+    return make_renderer(fresh_tokenizer())
 
 
 def test_drills_weigh_what_can_be_known() -> None:

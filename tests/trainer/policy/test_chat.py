@@ -12,11 +12,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from sandbox.harness.types import ToolCall, ToolResult
+from tests.trainer.toy_tokenizer import fresh_tokenizer
 from trainer.policy import ChatRenderer, ChatTemplateError, make_renderer
 from trainer.policy.rendering.chat import PromptTooLong
 from trainer.policy.rendering.controls import PIECE, SafeTokenizer
 from trainer.policy.rendering.toy import extract, write
-from trainer.toy.tokenizer import build_tokenizer
 
 QWEN_LIKE = """\
 {%- if tools %}<|im_start|>system
@@ -71,7 +71,7 @@ def qwen() -> ChatRenderer:
 
 @pytest.fixture(scope="module")
 def toy() -> ChatRenderer:
-    return make_renderer(build_tokenizer())
+    return make_renderer(fresh_tokenizer())
 
 
 @pytest.fixture(params=["toy", "qwen"])

@@ -6,9 +6,9 @@ import pytest
 
 from tests.trainer.policy.test_chat import QWEN_LIKE, chat_tokenizer
 from tests.trainer.stages.memory import BASE_POLICY
+from tests.trainer.toy_tokenizer import fresh_tokenizer
 from trainer.policy import ChatRenderer, load_tokenizer, make_renderer
 from trainer.policy.round_trip import TemplateNotExact, check_template
-from trainer.toy.tokenizer import build_tokenizer
 
 QWEN = QWEN_LIKE.replace("{{ call | tojson }}", "{{ call.function | tojson }}")
 HERMES = QWEN_LIKE.replace(
@@ -70,7 +70,7 @@ def renderer(template: str) -> ChatRenderer:
 
 def test_the_shipped_policy_and_a_fresh_toy_pass() -> None:
     check_template(make_renderer(load_tokenizer(BASE_POLICY)))
-    check_template(make_renderer(build_tokenizer()))
+    check_template(make_renderer(fresh_tokenizer()))
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tests.trainer.toy_tokenizer import fresh_tokenizer
 from trainer.config import CheckpointConfig
 from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.policy import Policy, PolicyUnreadable, load, make_renderer, native_dtype, published_dtype, save
 from trainer.toy.model import build_tiny_model
-from trainer.toy.tokenizer import build_tokenizer
 from trainer.weights import WeightStore
 
 BASE = Path(__file__).resolve().parents[3] / "policies" / "base"
@@ -23,7 +23,7 @@ BASE = Path(__file__).resolve().parents[3] / "policies" / "base"
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    tokenizer = build_tokenizer()
+    tokenizer = fresh_tokenizer()
     return Policy(build_tiny_model(tokenizer, 3), tokenizer, make_renderer(tokenizer), Path())
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.procedural import generate
+from tests.trainer.toy_tokenizer import fresh_tokenizer
 from trainer.learning.supervised import Example, batches
 from trainer.policy import ChatRenderer, make_renderer
 from trainer.sft.expert_episodes import (
@@ -21,12 +22,11 @@ from trainer.sft.expert_episodes import (
     write_episodes,
 )
 from trainer.sft.recording import Recording
-from trainer.toy.tokenizer import build_tokenizer
 
 
 @pytest.fixture(scope="module")
 def renderer() -> ChatRenderer:
-    return make_renderer(build_tokenizer())
+    return make_renderer(fresh_tokenizer())
 
 
 def episode(task_id: str = "proc-train-000001") -> ExpertEpisode:
