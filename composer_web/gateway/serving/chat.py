@@ -18,6 +18,10 @@ from composer_web.gateway.serving.pipeline import Started, Work, begin, read
 from composer_web.gateway.serving.threads import beside
 from sandbox.harness.types import ToolCall
 
+SHORT_ANSWER = 64
+"""Maximum tokens of an answer without tools that is parsed on the event loop: it takes less time than a change of
+threads. Schemas of tools may be long."""
+
 
 @csrf_exempt
 async def chat_completions(request: HttpRequest) -> HttpResponseBase:
@@ -64,7 +68,7 @@ async def _whole(work: Work, started: Started) -> HttpResponse:
     written = started.first
     async for _ in started.pieces:
         pass  # `written` grows
-    shown, calls, error = await asyncio.to_thread(started.reader.final, written, prefix=_call_prefix(work))
+    shown, calls, error = await _final(work, started, written)
     said = _said(started, written, shown, calls)
     await _keep(work, started, written, said, error)
     answer = JsonResponse(work.envelope.completion(said))
@@ -93,22 +97,21 @@ async def _events(work: Work, started: Started) -> AsyncIterator[bytes]:
     try:
         async for delta, now in _growing(started):
             written, sent = now, _joined(sent, delta)
-            for part in _deltas(envelope, delta):
+            if part := _deltas(envelope, delta):
                 yield part
-        shown, calls, error = await asyncio.to_thread(started.reader.final, written, prefix=_call_prefix(work))
+        shown, calls, error = await _final(work, started, written)
         said = _said(started, written, shown, calls)
         await _keep(work, started, written, said, error)
     except GatewayError as failure:
         yield responses.event(failure.body())
         return
-    for part in _deltas(envelope, _rest(sent, shown)):
-        yield part
+    end = [_deltas(envelope, _rest(sent, shown))]
     if calls:
-        yield envelope.calls(calls)
-    yield envelope.chunk({}, said.finish)
+        end.append(envelope.calls(calls))
+    end.append(envelope.chunk({}, said.finish))
     if work.request.stream_options is not None and work.request.stream_options.include_usage:
-        yield envelope.usage(said.usage)
-    yield responses.DONE
+        end.append(envelope.usage(said.usage))
+    yield b"".join([*end, responses.DONE])  # in one packet: each wakes the client
 
 
 async def _growing(started: Started) -> AsyncIterator[tuple[Shown, Written]]:
@@ -135,13 +138,16 @@ def _joined(sent: Shown, delta: Shown) -> Shown:
     return Shown(sent.reasoning + delta.reasoning, sent.text + delta.text)
 
 
-def _deltas(envelope: responses.Envelope, delta: Shown) -> list[bytes]:
-    found = []
-    if delta.reasoning:
-        found.append(envelope.chunk({"reasoning_content": delta.reasoning}))
-    if delta.text:
-        found.append(envelope.chunk({"content": delta.text}))
-    return found
+def _deltas(envelope: responses.Envelope, delta: Shown) -> bytes:
+    reasoning = envelope.chunk({"reasoning_content": delta.reasoning}) if delta.reasoning else b""
+    return reasoning + (envelope.chunk({"content": delta.text}) if delta.text else b"")
+
+
+async def _final(work: Work, started: Started, written: Written) -> tuple[Shown, tuple[ToolCall, ...], str | None]:
+    prefix = _call_prefix(work)
+    if len(written.token_ids) <= SHORT_ANSWER and not started.reader.offered:
+        return started.reader.final(written, prefix=prefix)
+    return await asyncio.to_thread(started.reader.final, written, prefix=prefix)
 
 
 def _call_prefix(work: Work) -> str:

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 SHORT = 8 << 10
 """Maximum bytes of a body that is prepared on the event loop, within a few milliseconds. Longer ones are prepared in
 a separate thread."""
+HEADERS = {
+    name.lower(): f"HTTP_{name.upper().replace('-', '_')}"
+    for name in ("Authorization", admission.SESSION_HEADER, admission.RECORD_HEADER)
+}
+"""Headers that are read, with their keys in `HttpRequest.META`. Django's view of all headers costs as much as parsing
+a short body."""
 TURNS = 3
 """Event loop iterations until a request to the engine has been sent; threads would compete with it for the
 interpreter."""
@@ -51,7 +57,11 @@ class Here:
 
     @classmethod
     def of_this_loop(cls) -> Here:
-        return cls.by_loop.setdefault(asyncio.get_running_loop(), cls())
+        loop = asyncio.get_running_loop()
+        found = cls.by_loop.get(loop)
+        if found is None:
+            found = cls.by_loop[loop] = cls()
+        return found
 
 
 known = transcripts.Transcripts()
@@ -103,7 +113,7 @@ class Received:
 
     body: bytes
     headers: Mapping[str, str]
-    """Header names in lower case."""
+    """Those of `HEADERS`, with names in lower case."""
     began: float
     """Monotonic clock."""
 
@@ -126,21 +136,22 @@ class Came:
     authorization: str
     began: float
 
-    def work(self, admitted: admission.Admitted, render: ChatRenderer | None = None) -> Work:
-        """Work with its prompt if one of our policies answers. `render` if already loaded. Raises BadRequest,
+    def work(self, admitted: admission.Admitted, loaded: transcripts.Loaded | None = None) -> Work:
+        """Work with its prompt if one of our policies answers. `loaded` if it was looked up already. Raises BadRequest,
         Unavailable."""
         folder = admitted.target.folder
         envelope = responses.Envelope(f"chatcmpl-{uuid.uuid4().hex}", self.request.model, admitted.target.served)
         work = Work(self.request, admitted, self.asked, envelope, self.began)
         if folder is not None:
-            work.render = render or transcripts.renderer(folder)
-            if self.request.offered and (problem := transcripts.template_problem(folder)):
-                raise Unavailable(cannot_play(admitted.target.name, problem))
+            loaded = loaded or transcripts.load(folder)
+            work.render = loaded.render
+            if loaded.template_problem and self.request.offered:
+                raise Unavailable(cannot_play(admitted.target.name, loaded.template_problem))
             work.prompt = known.prompt(
                 self.request,
                 work.render,
                 salt=work.salt,
-                context=transcripts.context(folder),
+                context=loaded.context,
                 erasures=admitted.erasures,
             )
         return work
@@ -149,13 +160,14 @@ class Came:
 def read(request: HttpRequest) -> Received:
     """Raises BadRequest if the body is too long."""
     began = time.monotonic()
-    length = request.headers.get("content-length", "")
+    length = request.META.get("CONTENT_LENGTH", "")
     if length.isdecimal() and int(length) > MAX_BODY:
         raise BadRequest(f"the body has {length} bytes; at most {MAX_BODY} are taken", code="body_too_large")
     body = request.read(MAX_BODY + 1)  # not `body`, which has a bound of its own for forms
     if len(body) > MAX_BODY:
         raise BadRequest(f"the body has more than {MAX_BODY} bytes", code="body_too_large")
-    return Received(body, {name.lower(): value for name, value in request.headers.items()}, began)
+    headers = {name: request.META[key] for name, key in HEADERS.items() if key in request.META}
+    return Received(body, headers, began)
 
 
 async def begin(received: Received) -> tuple[Work, Started | None]:
@@ -209,11 +221,11 @@ def _guess(came: Came) -> Work | None:
     """Work with the admission of the token's last request. None if unknown."""
     admitted = admission.foreseen(came.request, came.authorization, came.asked)
     folder = admitted.target.folder if admitted else None
-    render = transcripts.at_hand(folder) if folder else None
-    if admitted is None or render is None:
+    loaded = transcripts.at_hand(folder) if folder else None
+    if admitted is None or loaded is None:
         return None
     try:
-        return came.work(admitted, render)
+        return came.work(admitted, loaded)
     except GatewayError:
         return None  # whoever may not ask is told that first
 

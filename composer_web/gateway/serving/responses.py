@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from sandbox.harness.types import ToolCall
 
 
@@ -80,7 +82,7 @@ class Envelope:
 
 
 def event(body: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(body, ensure_ascii=False).encode() + b"\n\n"
+    return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
 DONE = b"data: [DONE]\n\n"

@@ -12,10 +12,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from composer_web.core.heap import freeze_heap
 from composer_web.gateway.errors import BadRequest, ContextExceeded
@@ -47,28 +46,21 @@ _renderers: dict[tuple[Path, Stamp], Loaded] = {}
 MAX_RENDERERS = 8
 
 
-def at_hand(folder: Path) -> ChatRenderer | None:
-    """`renderer`, if it is already loaded."""
-    found = _renderers.get(_key(folder))
-    return found.render if found else None
+def at_hand(folder: Path) -> Loaded | None:
+    """`load`, if it is already loaded."""
+    return _renderers.get(_key(folder))
 
 
 def renderer(folder: Path) -> ChatRenderer:
-    """Chat template and tokenizer of a policy. Raises PolicyUnreadable. The first call takes seconds: torch is loaded."""
-    return _loaded(folder).render
+    """Chat template and tokenizer of a policy. Raises like `load`."""
+    return load(folder).render
 
 
-def template_problem(folder: Path) -> str:
-    """Reason why the folder's template cannot drive sessions with tools. Empty if it can. Raises like `renderer`."""
-    return _loaded(folder).template_problem
+def load(folder: Path) -> Loaded:
+    """What a request needs of a policy's folder. Each call asks the file system whether the files are still the same.
 
-
-def context(folder: Path) -> int:
-    """The model's context length in tokens. Raises like `renderer`."""
-    return _loaded(folder).context
-
-
-def _loaded(folder: Path) -> Loaded:
+    Raises PolicyUnreadable. The first call takes seconds: torch is loaded.
+    """
     key = _key(folder)
     found = _renderers.get(key)
     if found is None:
@@ -203,21 +195,22 @@ class PrefixDigests:
         self._state = hashlib.sha256(json.dumps([salt, list(tools)], sort_keys=True).encode())
         self.keys = [self._state.hexdigest()]
         for message in messages:
-            self._state.update(_line(message))
+            _update(self._state, message)
             self.keys.append(self._state.hexdigest())
 
     def followed_by(self, message: Message) -> str:
         """Digest of all messages and this one."""
         state = self._state.copy()
-        state.update(_line(message))
+        _update(state, message)
         return state.hexdigest()
 
 
-def _line(message: Message) -> bytes:
+def _update(state: Any, message: Message) -> None:
+    """Add one message. Long texts are hashed as they are: each copy or escaping of megabytes holds the GIL."""
     role, text, calls = _said(message)
-    # orjson for the text: json would keep the interpreter from other threads for tens of milliseconds. It takes no long
-    # integers, which calls may have.
-    return b"\n" + orjson.dumps([role, text]) + json.dumps(calls, sort_keys=True).encode()
+    said = text.encode()
+    state.update(f"\n{role} {len(said)} {json.dumps(calls, sort_keys=True) if calls else ''} ".encode())
+    state.update(said)
 
 
 def _said(message: Message) -> list[Any]:
@@ -302,7 +295,11 @@ class Plain:
     """Rewrites control tokens in a JSON value so that they stay readable but lose their meaning."""
 
     def __init__(self, render: ChatRenderer) -> None:
-        self._marks = (*render.tokenizer.all_special_tokens, *render.call_marks, "</tool_call>")
+        self._render = render
+
+    @cached_property
+    def _marks(self) -> tuple[str, ...]:
+        return (*self._render.tokenizer.all_special_tokens, *self._render.call_marks, "</tool_call>")
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -12,10 +12,13 @@ from typing import Any
 
 import openai
 import pytest
+from pydantic import ValidationError
 
+from composer_web.core import inference
 from composer_web.gateway.errors import BadRequest, RateLimited, Unavailable
 from composer_web.gateway.serving import transcripts
 from composer_web.gateway.serving.openai_types import MAX_BODY, MAX_VALUES, parse
+from composer_web.gateway.serving.pipeline import Here
 from composer_web.gateway.serving.preparation import Preparation
 from tests.web.gateway.test_gateway import BASE, Gateway, gateway, promoted
 
@@ -107,6 +110,16 @@ def test_the_number_of_values_is_bounded_before_they_are_read(extra: dict[str, A
         parse(body)
 
 
+def test_only_the_first_invalid_message_is_told() -> None:
+    """The errors of 10,000 messages kept every other thread from the interpreter for a quarter of a second."""
+    body = {**ASK, "messages": [{"role": "x", "content": {}}] * 9_999}
+    with pytest.raises(BadRequest, match=r"^messages\.0\.role: ") as refused:
+        parse(json.dumps(body).encode())
+    cause = refused.value.__cause__
+    assert isinstance(cause, ValidationError)
+    assert {error["loc"][:2] for error in cause.errors()} == {("messages", 0)}
+
+
 @pytest.mark.parametrize("text", ["[{,}]" * 100_000, '"\\",[' * 100_000, "\\" * 100_000 + ",[" * 40_000])
 def test_what_strings_hold_is_not_counted(text: str) -> None:
     request = parse(json.dumps({**ASK, "messages": [{"role": "user", "content": text}]}).encode())
@@ -130,6 +143,13 @@ def test_values_in_arguments_of_calls_are_counted_before_they_are_read() -> None
     body = {**ASK, "messages": [{"role": "assistant", "content": None, "tool_calls": [call]}, *ASK["messages"]]}
     with pytest.raises(BadRequest, match=f"arguments of tool calls hold .* JSON values; at most {MAX_VALUES}"):
         parse(json.dumps(body).encode())
+
+
+async def test_requests_of_one_event_loop_share_their_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(inference, "client", lambda: made.append(1))
+    first = Here.of_this_loop()
+    assert Here.of_this_loop() is first and len(made) == 1
 
 
 def test_a_loaded_tokenizer_is_left_out_of_garbage_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
