@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -119,9 +120,9 @@ class ChatRequest(Open):
     user: str | None = Field(default=None, max_length=300)
     metadata: dict[str, str] | None = None
 
-    @property
+    @cached_property
     def offered(self) -> list[dict[str, Any]]:
-        """Tools that the policy may call."""
+        """Tools that the policy may call. Asked several times, and as long as the client likes: do not change it."""
         if self.tool_choice == "none":
             return []
         return [tool.model_dump(mode="json", exclude_none=True) for tool in self.tools or []]

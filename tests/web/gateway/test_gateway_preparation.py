@@ -6,8 +6,10 @@ import asyncio
 import gc
 import json
 import shutil
+import sys
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import openai
@@ -100,6 +102,7 @@ async def test_what_the_work_raises_is_raised_and_the_line_moves_on() -> None:
     [
         {"zz": [[]] * (MAX_VALUES + 1)},
         {"zz": [0] * (MAX_VALUES + 1)},
+        {"zz": ["[,"] * (MAX_VALUES + 1), "last": '"' * 700_000},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}] * (MAX_VALUES // 2)}]},
     ],
 )
@@ -124,6 +127,23 @@ def test_only_the_first_invalid_message_is_told() -> None:
 def test_what_strings_hold_is_not_counted(text: str) -> None:
     request = parse(json.dumps({**ASK, "messages": [{"role": "user", "content": text}]}).encode())
     assert request.messages[0].text == text
+
+
+def test_other_threads_may_run_between_the_messages_of_a_long_body() -> None:
+    """Parser and validation are C, and Python hands the interpreter over only where it runs code of its own."""
+    count, entered = 5_000, 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal entered
+        entered += event == "call"
+
+    body = json.dumps({**ASK, "messages": [{"role": "user", "content": "x" * 100}] * count}).encode()
+    sys.setprofile(note)
+    try:
+        request = parse(body)
+    finally:
+        sys.setprofile(None)
+    assert len(request.messages) == count and entered >= 2 * count
 
 
 def test_half_of_a_surrogate_pair_becomes_a_replacement_character() -> None:
