@@ -166,7 +166,7 @@ def test_values_in_arguments_of_calls_are_counted_before_they_are_read() -> None
 
 
 async def test_requests_of_one_event_loop_share_their_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+    made: list[int] = []
     monkeypatch.setattr(inference, "client", lambda: made.append(1))
     first = Here.of_this_loop()
     assert Here.of_this_loop() is first and len(made) == 1
