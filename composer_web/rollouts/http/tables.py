@@ -25,7 +25,7 @@ class RolloutTable(Table):
     select = TickColumn("rollout")
     id = tables.Column(verbose_name="Rollout", linkify=_address, attrs=STRONG)
     task = tables.Column(accessor="group__task_version__task__slug", verbose_name="Task")
-    owner = tables.Column(empty_values=(), orderable=False, verbose_name="Run, evaluation or fork")
+    owner = tables.Column(empty_values=(), orderable=False, verbose_name="Part of")
     match = tables.Column(accessor="pk", orderable=False, verbose_name="Match")
     verdict = StateColumn(empty_values=())
     reward = NumberColumn()
