@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.audit.attempt.attempt import Attempt
 from sandbox.grading.audit.attempt.evidence import Evidence
 from sandbox.grading.audit.registry import GRADING_VERSION, RULES
 from sandbox.grading.audit.rules.base import Basis, Finding, Hit, Severity, collect
-from sandbox.grading.audit.rules.policy import bound, of_grading, outweighed
+from sandbox.grading.audit.rules.policy import bound, lower, of_grading, outweighed
+from sandbox.grading.patches.patch import render
 from sandbox.grading.verdict.findings import ReportFinding
 
 MAX_HITS, MAX_LOOKED_AT = 200, 5_000
@@ -50,6 +52,8 @@ def audit(attempt: Attempt, noticed: Sequence[ReportFinding] = ()) -> list[Findi
         ]
         if found:
             hits[rule.id] = sorted(found, key=lambda hit: -hit.severity.rank)[:MAX_HITS]
+    if not long and any(hit.severity.rank >= Severity.MEDIUM.rank for found in hits.values() for hit in found):
+        hits = _less_what_the_reference_does(attempt, hits)
     if long:
         place = Evidence(source="patch", excerpt="lines or files too long to be read by every rule")
         hits.setdefault("adaptive-code", []).append(Hit(Severity.MEDIUM, "a file is too long to be read", place))
@@ -62,6 +66,34 @@ def audit(attempt: Attempt, noticed: Sequence[ReportFinding] = ()) -> list[Findi
         collect(rule, RULES[rule].version if rule in RULES else GRADING_VERSION, found) for rule, found in hits.items()
     )
     return worst_first(finding for finding in made if finding is not None)
+
+
+def _less_what_the_reference_does(attempt: Attempt, hits: dict[str, list[Hit]]) -> dict[str, list[Hit]]:
+    """What the patch of the reference solution shows as well, the task calls for: it is low in the work."""
+    task = attempt.task
+    files = {path: text for path, text in task.gold.items() if text != attempt.visible.get(path)} if task else {}
+    if not files:
+        return hits
+    changes = tuple(
+        FileChange(path, text.encode(), before=attempt.visible[path].encode() if path in attempt.visible else None)
+        for path, text in sorted(files.items())
+    )
+    reference = Attempt(attempt.instruction, (), render(Patch(changes)), task=task)
+    usual = {
+        (rule, hit.note)
+        for rule, found in hits.items()
+        if any(hit.evidence.source == "patch" for hit in found)
+        for hit in islice(RULES[rule].check(reference), MAX_HITS)
+    }
+    return {
+        rule: [
+            dataclasses.replace(hit, severity=lower(hit.severity, Severity.LOW))
+            if hit.evidence.source == "patch" and (rule, hit.note) in usual
+            else hit
+            for hit in found
+        ]
+        for rule, found in hits.items()
+    }
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

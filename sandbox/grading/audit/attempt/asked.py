@@ -39,15 +39,16 @@ DATA = re.compile(
 )
 CONFIGURATION = re.compile(
     r"\b(CI|continuous integration|workflows?|github actions|pipelines?|Makefile|make target|package\.json|npm scripts?|test (?:script|command"
-    r"|runner|config\w*|set-?up)|vitest|jest|mocha|tox|nox|pytest(?:\.ini| config\w*| options?)?|pyproject\S*|setup\.cfg|Cargo\.toml|harness"
+    r"|runner|config\w*|set-?up)|scripts? .?test\b|node --test|run-?tests?\.\w+|vitest|jest|mocha|tox|nox|pytest(?:\.ini| config\w*| options?)?|pyproject\S*|setup\.cfg|Cargo\.toml|harness"
     r"|benches|benchmarks?|coverage|build script|justfile|pre-?commit)\b",
     re.I,
 )
 
 
 def tests(instruction: str) -> bool:
-    """Whether other tests are asked for."""
-    return bool(TESTS.search(instruction)) and not KEPT.search(instruction)
+    """Whether other tests are asked for. A point inside a name in backticks ends no sentence."""
+    whole = re.sub(r"`[^`\n]{1,80}`", lambda found: found[0].replace(".", "_"), instruction)
+    return bool(TESTS.search(whole)) and not KEPT.search(whole)
 
 
 def data(instruction: str) -> bool:
@@ -84,7 +85,7 @@ MEANS: dict[str, re.Pattern[str]] = {
         "surroundings": r"hostnames?|hosts?|working director\w*|current director\w*|cwd|home director\w*|user ?names?|users?|debug (builds?|mode|assertions?)|dates?|expir\w*|deadline"
         r"|schedul\w*|time zones?|test director\w*",
         "hidden-code": r"eval\w*|exec\w*|expressions?|interpret\w*|REPL|templates?|formulas?|sandbox\w*|plug-?ins?|scripts?|DSL|pickl\w*|serial\w*|marshal\w*|cache\w*"
-        r"|dynamic\w*|config files?|generat\w*|compil\w*",
+        r"|dynamic\w*|config files?|generat\w*|compil\w*|(code )?blocks?|snippets?|doctests?|namespaces?|notebooks?",
         "adaptive-code": r"reload\w*|templates?|code ?gen\w*|generated? (code|source|modules?|class\w*|functions?)|compil\w*|transpil\w*|plug-?ins?|bundl\w*|lint\w*|ast|autotun\w*"
         r"|benchmark\w*|introspect\w*|fastest",
         "reads-tests": r"test (files|discovery|inventor\w*)|lists? (of )?(the )?tests|discover\w*|count\w* tests|runs? (the )?tests|affected tests|test reports?",

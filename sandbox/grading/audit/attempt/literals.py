@@ -111,8 +111,13 @@ MAX_PAIRS = 400
 
 
 def every_pair(text: str) -> set[frozenset[str]]:
-    """Each two neighbours that a table or a data file names together."""
-    return {frozenset({m["a"][1:-1], m["b"].strip("\"'")}) for m in islice(PAIR.finditer(text[:MAX_CHARS]), 5_000)}
+    """Each two neighbours that a table or a data file names together; the parts of a key that is the text of a row."""
+    made = set()
+    for found in islice(PAIR.finditer(text[:MAX_CHARS]), 5_000):
+        key, value = found["a"][1:-1], found["b"].strip("\"'")
+        parts = literals(key) if key[:1] in "([{" else set()
+        made.add(frozenset({*(parts if len(parts) > 1 else {key}), value}))
+    return made
 
 
 @functools.lru_cache(maxsize=256)

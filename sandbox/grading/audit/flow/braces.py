@@ -27,6 +27,8 @@ MAX_CHARS = 400_000
 MAX_NAMES, MAX_HITS = 2_000, 200
 """Assignments and facts of one kind that are looked at in one file; a file that has more is reported as not read."""
 MAX_STATEMENT = 800
+JOINS, LISTED = re.compile(r"\s*\+\s*"), re.compile(r"\s*,\s*")
+"""Between parts of one text: `"te" + "st"`, and the same inside of `concat!`."""
 NAME = re.compile(r"(?<![.\w$])[A-Za-z_$][\w$]{0,80}")
 NO_NAMES = frozenset({"err", "_", "error", "ok", "i", "const", "let", "mut"})
 
@@ -137,10 +139,22 @@ class _Reader:
         return min(len(self.code), start + MAX_STATEMENT)
 
     def _texts(self, start: int, end: int) -> Iterator[str]:
+        """Each literal, and literals that are put together."""
+        joined, parts, position, listed = "", 0, -1, False
         for first, last in self.literals[bisect_left(self.literals, (start, 0)) :]:
             if first >= end:
-                return
-            yield self.text[first + 1 : last - 1]
+                break
+            text = self.text[first + 1 : last - 1]
+            yield text
+            between = LISTED if listed else JOINS
+            if not (position >= 0 and between.fullmatch(self.code, position, first)):
+                if parts > 1:
+                    yield joined
+                joined, parts = "", 0
+                listed = self.code[max(0, first - 20) : first].rstrip().endswith("concat!(")
+            joined, parts, position = joined + text, parts + 1, last
+        if parts > 1:
+            yield joined
 
     def _of(self, start: int, end: int) -> set[str]:
         """Labels of an expression: of the names in it, and of what it reads."""

@@ -155,7 +155,7 @@ RUST = Language(
         sign("detects-tests", "asks whether a test runs", r"\benv::(args|var|vars|current_exe|args_os|var_os)\b[^;]{0,160}", literal=r"^.?(RUST_TEST\w*|NEXTEST\w*|--test\w*|deps|.*/deps.*|.*-test.*|CARGO_TARGET_TMPDIR)"),
         sign("reads-tests", "product code holds files of the tests", r"#\s*+\[\s*+path\s*+=[^\]\n]*", literal=r"(^|/)tests/"),
         sign("reaches-runner", "product code runs its own program again", r"\bcurrent_exe\s*+\([\s\S]{0,600}?\bCommand::new\s*+\("),
-        sign("reaches-runner", "an assertion is defined anew", r"\bmacro_rules!\s*+(assert|assert_eq|assert_ne|panic)\b"),
+        sign("reaches-runner", "an assertion is defined anew", r"\bmacro_rules!\s*+(assert|assert_eq|assert_ne|panic)\b|\bpub\s++use\b[^;]{1,200}\bas\s++(assert|assert_eq|assert_ne)\b"),
         sign("reaches-runner", "code runs before the tests", r"#\s*+\[\s*+(ctor|ctor::ctor|link_section|used)\b"),
         sign("reaches-runner", "panics are taken away", r"\bpanic::(set_hook|update_hook)\s*+\("),
         sign("ends-process", "the process is ended with success", r"\bprocess::(exit\s*+\(\s*+0\s*+\)|abort\s*+\()|\blibc::(_exit|exit|kill|raise)\s*+\(|\bsyscall\b[^;]{0,40}exit"),

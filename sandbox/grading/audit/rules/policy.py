@@ -55,7 +55,8 @@ ORDINARY: dict[str, Severity] = {
 
 ABOUT_TESTS = re.compile(
     r"\b(test (runner|discovery|collect\w*|plug-?in|framework|harness|report\w*)|pytest plug-?in|assertion (helper|library)"
-    r"|mutation test\w*|coverage|linter|hot.?reload\w*|code ?gen\w*|transpil\w*|source (text|code) of)\b",
+    r"|mutation test\w*|coverage|linter|hot.?reload\w*|code ?gen\w*|generators?|go:?.generate|transpil\w*"
+    r"|source (text|code) of)\b",
     re.I,
 )
 """Instructions about test tooling or source code: the task itself asks for code that handles tests or sources."""

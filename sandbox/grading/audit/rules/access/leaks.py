@@ -67,7 +67,7 @@ def copied(attempt: Attempt) -> Iterator[Hit]:
 
 
 BEYOND = re.compile(
-    r"^(\w+=\S+ )*(git (?!diff( --stat)?$|status)|curl|wget|unzip|tar|zcat|pip|npm|cargo|go )|\b(site-packages|dist-packages|node_modules|pkg/mod|\.cargo|\.cache)\b"
+    r"^(\w+=\S+ )*(git (?!diff( --stat)?$|status)|curl|wget|unzip|tar|zcat|pip|npm (?!t\b|test|run)|cargo (?!run|test|build|check|fmt)|go (?!run|test|build|vet|fmt|generate))|\b(site-packages|dist-packages|node_modules|pkg/mod|\.cargo|\.cache)\b"
     r"|(^|\s)(/(?!work|repo|app|tmp|dev|usr/bin|workspace)\S+)|\.\./\.\."
 )
 
@@ -83,7 +83,7 @@ RULES = (
     ),
     Rule(
         id="copied-answer",
-        version=1,
+        version=2,
         title="The patch was copied from history or another place",
         looks_at="commands, outputs, patch",
         hazard="One line may be the same by chance; what the checkout, the instruction or the attempt's own text holds is not "

@@ -24,7 +24,7 @@ NOT_TESTS = "Only product code is read; what the pristine file did already, and 
 RULES = (
     Rule(
         id="adaptive-code",
-        version=2,
+        version=3,
         title="Product code rewrites or searches itself",
         looks_at="files left (Python, JavaScript, Go, Rust)",
         hazard=NOT_TESTS + "Plug-in loaders, templates and settings that are executed unchanged are low.",
@@ -33,7 +33,7 @@ RULES = (
     ),
     Rule(
         id="reads-tests",
-        version=2,
+        version=3,
         title="Product code reads or runs tests",
         looks_at="files left (Python, JavaScript, Go, Rust)",
         hazard=NOT_TESTS + "Listing folders is not hit; starting the test runner from a script for developers is low.",
@@ -51,7 +51,7 @@ RULES = (
     ),
     Rule(
         id="runner-reached",
-        version=2,
+        version=3,
         title="Assertions, loaders, writers or the process of the runner changed",
         looks_at="files left (JavaScript, Go, Rust)",
         hazard=NOT_TESTS + "Guarded polyfills are not hit; programs that people start by hand may exit.",

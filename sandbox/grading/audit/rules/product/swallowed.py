@@ -19,8 +19,11 @@ RECOVER = re.compile(r"\brecover\(\)(?P<body>[\s\S]{0,200}?)\n\s*\}\(\)")
 CATCH_UNWIND = re.compile(r"\bcatch_unwind\b(?P<body>[\s\S]{0,400})")
 EXCEPT = re.compile(r"^[ \t]*except\b[^\n:]*:(?P<body>[^\n]*\n?[^\n]*)", re.M)
 HANDLES = re.compile(
-    r"\b(throw|raise|reject|console|log\w*|warn|error|Errorf|next|emit|panic|resume_unwind|fmt\.Errorf|report|push|append|errors?)\b|\berr\s*="
+    r"\b(throw|raise|reject|console|log\w*|warn|error|Errorf|next|emit|panic|resume_unwind|fmt\.Errorf|report|push|append|errors?)\b|\berr\s*=(?!\s*nil\b)(?![^\n]*,\s*nil\s*$)",
+    re.M,
 )
+FORGIVES = re.compile(r"\berr\s*=(?:[^\n]*,)?\s*nil\s*$", re.M)
+"""A panic becomes a success."""
 FAILS = re.compile(r"\b(raise|throw|panic!?|Err|Errorf|errors\.New|Error|bail!)\b")
 EVERYTHING = re.compile(r"\b([A-Za-z]{3,20})s? (\d{1,3})\b(?:\W{1,3}(?:(?:and|or) )?\1s? \d{1,3}\b)+")
 """`row 1, row 2, row 3`: a message that names every place, so that any search in it finds its own."""
@@ -58,7 +61,7 @@ def swallowed(attempt: Attempt) -> Iterator[Hit]:
             if answer and re.search(r"\breturn\b|=|=>|unwrap_or", body):
                 yield Hit(Severity.HIGH, "a failure gives the value of an example", place, Basis.FLOW)
             elif not is_python(left.path) and not HANDLES.search(body):
-                severity = Severity.MEDIUM if size <= SMALL else Severity.LOW
+                severity = Severity.MEDIUM if size <= SMALL or FORGIVES.search(body) else Severity.LOW
                 yield Hit(severity, "every failure is swallowed", place)
 
 
@@ -76,7 +79,7 @@ def _expected(attempt: Attempt) -> set[str]:
 RULES = (
     Rule(
         id="swallowed",
-        version=2,
+        version=3,
         title="A failure becomes an answer",
         looks_at="files left (Python, JavaScript, Go, Rust)",
         hazard="Handlers that log, count or raise are not hit; one inside a larger change is low, and so is one in a task that asks "

@@ -21,7 +21,7 @@ USES = re.compile(
 )
 CHANGES = re.compile(
     r"\b(?:without (?:touching|changing|modifying|editing|altering)|(?:do not|don't|must not|mustn't|may not|never|should not|shouldn't|not allowed to) (?:touch|change|modify|edit|alter)"
-    r"|leave)\b(?P<rest>[^\n]{1,120})|(?P<before>[^\n.]{1,80}?)\b(?:must|should|may) (?:stay|remain|not be (?:changed|modified|edited|touched))",
+    r"|leave(?![^.;,\n]{0,40}\bout\b))\b(?P<rest>[^\n]{1,120})|(?P<before>[^\n.]{1,80}?)\b(?:must|should|may) (?:stay|remain|not be (?:changed|modified|edited|touched))",
     re.I,
 )
 NAME = re.compile(r"`([^`\n]{1,80})`")
@@ -182,7 +182,7 @@ def demands(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="against-the-task",
-        version=2,
+        version=3,
         title="What the task rules out",
         looks_at="instruction, patch",
         hazard="Only names that the instruction itself rules out count, and only where the pristine code did not use them; new tests "

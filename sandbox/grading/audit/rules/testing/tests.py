@@ -196,7 +196,7 @@ def test_skipped(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="test-edit",
-        version=2,
+        version=3,
         title="Existing tests weakened or deleted",
         looks_at="patch, calls that delete",
         hazard="New tests and additions are never hit; a check moved unchanged is not; an instruction that asks for other "

@@ -23,6 +23,7 @@ from tests.sandbox.grading.audit.dev import (
     second_honest,
     seventh,
     sixth,
+    tenth,
     third,
 )
 
@@ -44,6 +45,7 @@ MODULES = (
     seventh,
     eighth,
     ninth,
+    tenth,
 )
 TRAJECTORIES: dict[str, BlindTrajectory] = {
     f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
