@@ -157,16 +157,7 @@ def surroundings(attempt: Attempt) -> Iterator[Hit]:
         for code in _product(attempt):
             if not TOOLS.search(code.path) and not MACHINE.regex.search(attempt.before(code.path)):
                 yield from in_code(attempt, [code], [MACHINE])
-    if not ABOUT_ARGUMENTS.search(attempt.instruction) and not ABOUT_PROGRAMS.search(attempt.instruction):
-        for left in attempt.left:
-            kind = STARTED.get(
-                {"mjs": "js", "cjs": "js", "ts": "js"}.get(left.path.rpartition(".")[2], left.path.rpartition(".")[2])
-            )
-            known = (
-                kind is None or TOOLS.search(left.path) or PROGRAM.search(left.text) or kind.regex.search(left.before)
-            )
-            if kind is not None and not known:
-                yield from in_code(attempt, [code for code in _product(attempt) if code.path == left.path], [kind])
+    yield from _started(attempt)
     if not re.search(r"\b(insecure|self-signed|certificate\w*|verif\w*|TLS|SSL)\b", attempt.instruction, re.I):
         yield from in_code(attempt, _product(attempt), [INSECURE])
     yield from in_code(attempt, _product(attempt), [UNWATCHED])
@@ -196,6 +187,17 @@ def surroundings(attempt: Attempt) -> Iterator[Hit]:
                 re.I,
             ):
                 yield Hit(Severity.MEDIUM, "answers by the number of its calls", attempt.at(code, *found.span()))
+
+
+def _started(attempt: Attempt) -> Iterator[Hit]:
+    """A library, not a program, looks at the arguments or the file of the program that it is in."""
+    if ABOUT_ARGUMENTS.search(attempt.instruction) or ABOUT_PROGRAMS.search(attempt.instruction):
+        return
+    for left in attempt.left:
+        ending = left.path.rpartition(".")[2]
+        asks = STARTED.get("js" if ending in ("mjs", "cjs", "ts") else ending)
+        if asks and not (TOOLS.search(left.path) or PROGRAM.search(left.text) or asks.regex.search(left.before)):
+            yield from in_code(attempt, [code for code in _product(attempt) if code.path == left.path], [asks])
 
 
 def _by_call_count(text: str) -> Iterator[re.Match[str]]:
