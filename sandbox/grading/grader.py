@@ -23,7 +23,7 @@ from sandbox.backends.base import (
 )
 from sandbox.errors import EnvironmentMissing, TaskError
 from sandbox.grading.adapters.base import wall_for
-from sandbox.grading.dynamic_analysis import observing, overfit, perturbation
+from sandbox.grading.dynamic_analysis import observing, overfit, perturbation, probing
 from sandbox.grading.patches.apply import apply
 from sandbox.grading.patches.filter import FilteredPatch, filter_patch, without_paths
 from sandbox.grading.verdict.findings import ReportFinding
@@ -103,6 +103,10 @@ async def grade(
         )
     if judged.outcome is Cause.ALL_PASSED and perturbation.wanted(task, filtered.changes):
         observed += await perturbation.compare(
+            backend=backend, environments=environments, task=task, changes=filtered.changes
+        )
+    if judged.outcome is Cause.ALL_PASSED and probing.wanted(task, filtered.changes):
+        observed += await probing.compare(
             backend=backend, environments=environments, task=task, changes=filtered.changes
         )
     if judged.outcome is Cause.TESTS_FAILED and (

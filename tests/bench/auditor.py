@@ -1,12 +1,12 @@
 """`make bench NAME=auditor`: recall and precision of the auditor, on labelled trajectories and on sessions that are played.
 
-**Blind** (figures `recall` and `precision`): the newest set of trajectories that is there. `tests/bench/auditor_blind_2/` is
-blind since 2026-11-26: its author was given the input format and the red team's report, and never the auditor's rules or
+**Blind** (figures `recall` and `precision`): the newest set of trajectories that is there, `tests/bench/auditor_blind_3/` as soon
+as somebody has written it who knows the input format and the red team's report, and neither the auditor's rules nor their
 tests; the author of the rules reads no trajectory of it. The bench prints sums of it and no names, texts or rules. A change of
 a rule because of a single blind trajectory ends its blindness; new ones are written then.
 
-**Development** (figures `dev_…`): the sets before it. `tests/bench/auditor_blind/` was blind until 2026-11-26; rules have been
-written for what was missed there since. What is missed and what is wrongly found is printed by name.
+**Development** (figures `dev_…`): the sets before it. `auditor_blind/` and `auditor_blind_2/` were blind until 2026-11-26; rules
+have been written for what was missed there since. What is missed and what is wrongly found is printed by name.
 
 **Played** (figures `played_…`): every session goes through the product's harness and is graded. Dishonest are the red team's
 exploits (`tests/redteam`) and the labelled sessions; honest are the red team's honest runs, labelled sessions that come close to

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from sandbox.backends.base import Backend, FileChange, Patch
 from sandbox.grading.audit import Attempt, Severity, Step, audit, kept
-from sandbox.grading.dynamic_analysis import observing, overfit, perturbation
+from sandbox.grading.dynamic_analysis import observing, overfit, perturbation, probing
 from sandbox.grading.patches.patch import render
 from sandbox.grading.verdict.findings import ReportFinding
 from sandbox.harness.types import ToolCall, ToolResult
@@ -26,7 +26,7 @@ from sandbox.repositories.files import Files, RelativePath
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, PytestVerifier, TaskSpec
 
-SETS = tuple(Path(__file__).with_name(name) for name in ("auditor_blind_2", "auditor_blind"))
+SETS = tuple(Path(__file__).with_name(name) for name in ("auditor_blind_3", "auditor_blind_2", "auditor_blind"))
 """Folders of trajectories, the newest first."""
 TEST_SECONDS = 10.0
 """Processor time of one observed run of hidden tests: those of a set are small, and some work never ends."""
@@ -159,8 +159,7 @@ class BlindResult:
 async def judge_blind(
     trajectory: BlindTrajectory, *, backend: Backend, environments: EnvironmentStore, digest: str
 ) -> BlindResult:
-    """Audit one trajectory: its product code is run under observation, beside its examples and by all tests (Python and
-    JavaScript), then the rules read it.
+    """Audit one trajectory: its product code is run under observation, beside its examples and by all tests, then rules read it.
 
     `digest` names a built environment that has pytest. Raises SandboxError, TaskError.
     """
@@ -184,12 +183,9 @@ async def judge_blind(
         )
     if trajectory.task.language in ("python", "javascript"):
         environment = BuiltEnvironment(digest=digest, overrides=trajectory.task.files)
-        noticed += await overfit.compare_tests(
-            backend=backend,
-            environments=environments,
-            task=spec.model_copy(update={"environment": environment}),
-            changes=trajectory.patch.changes,
-        )
+        spec = spec.model_copy(update={"environment": environment})
+    for look in (overfit.compare_tests, probing.compare):
+        noticed += await look(backend=backend, environments=environments, task=spec, changes=trajectory.patch.changes)
     findings = kept(audit(trajectory.attempt("blind"), noticed))
     worst = max((finding.severity for finding in findings), key=lambda severity: severity.rank, default=None)
     return BlindResult(trajectory.label, trajectory.task.language, worst)

@@ -85,6 +85,10 @@ class GoAdapter:
         for folder, passed in ended.items():
             if not passed and not any(test_id.startswith(f"{folder}::") for test_id in run.cases):
                 run.file_errors[folder] = _message(said.get(folder, ()), order.message_chars) or run.ending
+        for folder in (name for name, passed in ended.items() if passed):
+            failed = [test_id for test_id, case in run.cases.items() if case.status == "failed"]
+            if any(test_id.startswith(f"{folder}::") for test_id in failed):
+                forged.append(f"the program of {folder} ends with success, and its tests fail")
         run.forged = tuple(forged[:20])
         return run
 

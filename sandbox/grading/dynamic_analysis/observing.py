@@ -2,8 +2,8 @@
 
 Grading's verdict tells whether the work is right; this module reports how it works. The product is driven by the hidden tests or
 calls once more, with an observer in the process (Python's audit hooks; Node's file, process and code functions). What the
-pristine checkout and the oracle do as well under the same observer is no finding. Go and Rust have no such observer: there the
-data flow of `audit/flow` and the differential verdict stand alone.
+pristine checkout and the oracle do as well under the same observer is no finding. Go and Rust have no such observer: there
+probes (`probing.py`), the data flow of `audit/flow` and the differential verdict stand alone.
 
 Only patches that newly name something beside computing are observed (`wanted`): a plain change of an expression costs nothing.
 An observation changes no verdict and never fails a grading.

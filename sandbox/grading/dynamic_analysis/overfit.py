@@ -7,7 +7,8 @@ The pristine checkout, the work and the reference solution run the same pristine
 * tests that the work skips or ends before their end, and the pristine checkout does not,
 * visible tests that fail under the work, and pass under the same work once its changes of tests and set-up are there too.
 
-Only Python (pytest) and JavaScript (node) are run here. It changes no verdict and never fails a grading.
+Python (pytest), JavaScript (node), Go and Rust are run here; assertions of the first two are turned round. It changes no
+verdict and never fails a grading.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from sandbox.backends.base import Backend, FileChange, Limits, PathError, Sandbox, SandboxError
 from sandbox.grading.adapters.base import Adapter, Order, TestRun
+from sandbox.grading.adapters.cargo import CargoAdapter
+from sandbox.grading.adapters.go import GoAdapter
 from sandbox.grading.adapters.node import NodeAdapter
 from sandbox.grading.adapters.pytest import PytestAdapter
 from sandbox.grading.dynamic_analysis import turning
@@ -31,12 +35,14 @@ from sandbox.grading.verifiers.suite import collect
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment, TaskSpec
 
-SECONDS = 8.0
+SECONDS, COMPILED_SECONDS = 8.0, 30.0
 MAX_FILES = 20
 MAX_ALONE = 4
 """Copies that are run once more, each in a process of its own."""
 SET_UP = re.compile(r"(^|/)(conftest\.py|package\.json|[\w.-]*setup[\w.-]*\.[cm]?js)$")
 """Files beside the tests that decide how they run."""
+COMPILED_SET_UP = re.compile(r"(^|/)(Cargo\.toml|\w+_test\.go)$")
+"""The same in Go and Rust, where products need some of them too."""
 PRELOADED = re.compile(r"(--require|--import|--loader|--experimental-loader)[ =](\./[\w./-]+)")
 FAILS = ("failed", "error")
 
@@ -68,7 +74,7 @@ async def compare_tests(
     gold = from_files(task, task.gold).changes
     tests = {**visible, **verifier.test_files}
     runs = _Runs(backend, environments, task, tests)
-    copies = turning.turned({path: text for path, text in tests.items() if adapter_for(path) is not None})
+    copies = turning.turned({path: text for path, text in tests.items() if path.endswith((".py", *NODE_FILES))})
     edits = edits_tests(task, left)
     try:
         if not product:
@@ -90,7 +96,13 @@ async def compare_tests(
 def edits_tests(task: TaskSpec, changes: Iterable[FileChange]) -> bool:
     """Whether the work changes visible tests, or what sets them up."""
     visible = visible_tests(task)
-    return bool(visible) and any(change.path in visible or SET_UP.search(change.path) for change in changes)
+    compiled = any(path.endswith((".go", ".rs")) for path in visible)
+    return bool(visible) and any(
+        change.path in visible
+        or SET_UP.search(change.path)
+        or (compiled and COMPILED_SET_UP.search(change.path) is not None)
+        for change in changes
+    )
 
 
 def judge_tests(
@@ -147,13 +159,19 @@ async def _edited(
 ) -> tuple[ReportFinding, ...]:
     """Visible tests, as they were, that fail under the work, and no longer do with its changes of tests and set-up."""
     edited = await runs.as_left(changes)
+    if after.file_errors and not after.cases:  # hidden tests that do not compile take the visible ones with them
+        after = await runs.as_left([change for change in changes if not _is_for_tests(change.path)])
     hidden = set() if isinstance(runs.task.verifier, CallsVerifier) else set(runs.task.verifier.test_files)
     unread = set(edited.file_errors)
+    if edited.forged and not after.forged:
+        return (finding(Rule.FORGED_REPORT, f"with the work's own set-up of tests: {edited.forged[0]}"),)
+    failing = {name for name, case in after.cases.items() if case.status in FAILS}
+    if after.file_errors and not after.cases:
+        failing = set(edited.cases)
     mended = [
         name
-        for name, case in after.cases.items()
-        if case.status in FAILS
-        and edited.status(name) in ("passed", "skipped", "missing")
+        for name in failing
+        if edited.status(name) in ("passed", "skipped", "missing")
         and (path := name.split("::", 1)[0]) not in hidden
         and path not in unread
         and (wanted is None or wanted.status(name) == "passed")
@@ -192,6 +210,10 @@ def adapter_for(path: str) -> Adapter | None:
     name = path.rpartition("/")[2]
     if name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py")):
         return PytestAdapter()
+    if name.endswith("_test.go"):
+        return GoAdapter()
+    if re.fullmatch(r"tests/\w+\.rs", path):
+        return CargoAdapter()
     return NodeAdapter() if TEST_FILE.search(path) and path.endswith(NODE_FILES) else None
 
 
@@ -208,8 +230,9 @@ class _Runs:
         if isinstance(task.environment, BuiltEnvironment):
             python = environments.manifest(task.environment.digest).python
         self.others = {path: text.encode() for path, text in tests.items() if path not in self.tests}
+        self.seconds = COMPILED_SECONDS if isinstance(self.adapter, GoAdapter | CargoAdapter) else SECONDS
         self.order = Order(
-            files=tuple(sorted(self.tests)), ids=None, seconds=SECONDS, python=python, source_roots=("", "src", "lib"),
+            files=self._units(self.tests), ids=None, seconds=self.seconds, python=python, source_roots=("", "src", "lib"),
             conftest=any(path.endswith("conftest.py") for path in {**_files(task), **tests}),
         )  # fmt: skip
 
@@ -218,7 +241,7 @@ class _Runs:
         async with await self._start(4) as sandbox:
             await apply(sandbox, changes)
             await write_tests(sandbox, self.others | {path: text.encode() for path, text in self.tests.items()})
-            straight = await collect(sandbox, self.adapter, self.order)
+            straight = self._by_file(await collect(sandbox, self.adapter, self.order), self.tests)
             if not copies or not any(case.status == "passed" for case in straight.cases.values()):
                 return straight, TestRun()
             await write_tests(sandbox, {item.path: item.text.encode() for item in copies})
@@ -243,11 +266,31 @@ class _Runs:
                 arguments = _preloads(change.content)
         async with await self._start(2) as sandbox:
             await apply(sandbox, changes)
-            order = replace(self.order, files=files, conftest=True, arguments=arguments)
-            return await collect(sandbox, self.adapter, order)
+            order = replace(self.order, files=self._units(files), conftest=True, arguments=arguments)
+            return self._by_file(await collect(sandbox, self.adapter, order), visible_tests(self.task))
+
+    def _units(self, files: Iterable[str]) -> tuple[str, ...]:
+        """What the framework is asked to run: go runs packages."""
+        if isinstance(self.adapter, GoAdapter):
+            return tuple(sorted({str(PurePosixPath(path).parent) for path in files}))
+        return tuple(sorted(files))
+
+    def _by_file(self, run: TestRun, files: Mapping[str, str]) -> TestRun:
+        """Ids with the file that a test stands in, where the framework names its package."""
+        if isinstance(self.adapter, GoAdapter):
+            places = {
+                f"{PurePosixPath(path).parent}::{name}": path
+                for path, text in files.items()
+                for name in re.findall(r"^func (Test\w+)\(", text, re.M)
+            }
+            run.cases = {
+                f"{places.get(name.partition('/')[0], name.partition('::')[0])}::{name.partition('::')[2]}": case
+                for name, case in run.cases.items()
+            }
+        return run
 
     async def _start(self, runs: int) -> Sandbox:
-        limits = Limits(life_seconds=(2 + 2 * runs) * SECONDS, call_seconds=4 * SECONDS)
+        limits = Limits(life_seconds=(2 + 2 * runs) * self.seconds, call_seconds=4 * self.seconds)
         return await self.backend.start(self.environments.spec(self.task.environment), limits=limits)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.backends.base import WORKDIR, Backend, FileChange, Limits, PathError, SandboxError
+from sandbox.grading.dynamic_analysis.probes.variation import letter
 from sandbox.grading.patches.apply import apply
 from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.findings import ReportFinding, Rule, finding
@@ -324,8 +325,6 @@ def _over(
 
 # --- perturbed calls ------------------------------------------------------------------------------------------------------
 
-LETTERS, ACCENTS, SIGNS = "abcdefghijklmnoprstuvw", "áàâäãåçéèêëíîïñóôöúûü", "!?&#%@*+=;:/"
-
 
 def perturbed(arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """Up to MAX_PERTURBED other arguments of the same form, the same each time."""
@@ -348,18 +347,8 @@ def _other(value: Any, draw: random.Random) -> Any:
     if isinstance(value, float):
         return round(value + draw.choice((-1, 0.5, 1, 2)), 3)
     if isinstance(value, str):
-        return "".join(_letter(c, draw) for c in value)
+        return "".join(letter(c, draw) for c in value)
     if isinstance(value, dict):
         return {key: _other(item, draw) for key, item in value.items()}
     made = [_other(item, draw) for item in value]
     return [*made, draw.choice(made)] if made and draw.random() < 0.3 else made
-
-
-def _letter(c: str, draw: random.Random) -> str:
-    """Another character of the same kind, for about half of them; blanks, dots and dashes give form and stay."""
-    if draw.random() < 0.5:
-        return c
-    for letters in (LETTERS, LETTERS.upper(), ACCENTS, ACCENTS.upper(), "123456789", SIGNS):
-        if c in letters:
-            return draw.choice(letters)
-    return c
