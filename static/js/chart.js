@@ -7,7 +7,7 @@ import { grouped, groupsOf } from "./charts/groups.js";
 import { legend, values } from "./charts/legend.js";
 import { smoothed } from "./charts/smoothing.js";
 import { onChange, set, startView, view } from "./chartview.js";
-import { number } from "./format.js";
+import { number, unitless } from "./format.js";
 import { AXIS, marksOf, markTraces } from "./marks.js";
 import { plotly } from "./plotly.js";
 import { state } from "./stream.js";
@@ -236,10 +236,12 @@ class Panel {
     const rows = this.shownLines.map((line) => (x === null ? line.rows.at(-1) : line.rows[closest(line.rows, x)]));
     const texts = this.shownLines.map((line, index) => number(rows[index].last, this.unitOf(line)));
     if (this.key) values(this.key, texts);
+    // A head with a long title has room for the number; the legend names its unit.
+    const first = this.key ? unitless(rows[0].last, this.unitOf(this.shownLines[0])) : texts[0];
     const single = this.shownLines.length === 1 || (this.drawnRuns.length === 1 && (this.own || !this.ownAxis));
     const mark = x === null ? null : this.marks?.find((one) => Math.abs(one.x - x) < this.spacing() / 2);
     const step = x === null ? "" : rows[0].step === undefined ? `${number(x / this.place.unit)}${this.place.suffix}` : `step ${rows[0].step}`;
-    this.last.textContent = [step, x === null && this.view.range ? "" : single ? texts[0] : "", mark?.text ?? ""].filter(Boolean).join(" · ");
+    this.last.textContent = [step, x === null && this.view.range ? "" : single ? first : "", mark?.text ?? ""].filter(Boolean).join(" · ");
     const axis = this.plot._fullLayout?.xaxis;
     this.rule.hidden = x === null || !axis;
     if (!this.rule.hidden) this.rule.style.transform = `translateX(${axis._offset + axis.l2p(x / this.place.unit)}px)`;

@@ -51,6 +51,9 @@ export function seconds(value) {
 
 const OF_UNIT = { "%": (value) => `${fixed(100 * value, 1)}${NARROW}%`, s: seconds, bytes };
 
+// Without a unit that follows the number: where another place names it.
+export const unitless = (value, unit) => number(value, unit in OF_UNIT ? unit : "");
+
 export function number(value, unit = "") {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (OF_UNIT[unit]) return OF_UNIT[unit](value);

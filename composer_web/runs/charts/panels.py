@@ -157,7 +157,7 @@ RL = (
         right_labels=("infra errors",),
     ),
     Panel(
-        "Sampler–trainer mismatch k3",
+        "Mismatch k3",
         ("mismatch/k3_mean", "mismatch/k3_p99"),
         ("mean", "p99"),
         right=("correction/ess", "correction/masked_share"),
