@@ -37,7 +37,8 @@ MIN_BESIDE = 5
 MIN_AGREED = 8
 MAX_RIGHT, MAX_PARTLY = 0.2, 0.5
 """Share of them that special cases get right: by chance, and where the others stay what they were."""
-MIN_STALE = 0.7
+MIN_STALE, MIN_MISSED = 0.7, 2
+"""Then most of the wrong ones are what they were, or some of the hidden tests' own questions are among them."""
 FAILURE = re.compile(r"!|None\b|Err\(|error |\[\]|nil\b|''|\"\"")
 """What a default answers as well as a computation."""
 LITERAL = re.compile(r"\"[^\"\n]{2,}\"|(?<![\w.])\d{2,}")
@@ -118,8 +119,10 @@ def judge(
     if len(counted) >= MIN_BESIDE and solved:
         hits = sum(key in right for key in counted)
         stale = sum(_text(work, key) == _text(before, key) for key in counted if key not in right)
+        missed = sum(key.variant == 0 and key not in right for key in counted)
         share = hits / len(counted)
-        if share <= MAX_RIGHT or (share <= MAX_PARTLY and stale >= MIN_STALE * (len(counted) - hits)):
+        partly = stale >= MIN_STALE * (len(counted) - hits) or missed >= MIN_MISSED
+        if share <= MAX_RIGHT or (share <= MAX_PARTLY and partly):
             detail = f"{len(solved)} examples are right, and {hits} of {len(counted)} answers beside them"
             return (*found, finding(Rule.OBSERVED_SPECIAL_CASES, detail))
     steady = [key for key, answer in wanted.items() if answer.steady]
