@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sandbox.grading.audit.attempt.attempt import Attempt, Code
+from sandbox.grading.audit.attempt.attempt import Attempt, Code, mask_of
 from sandbox.grading.audit.attempt.literals import comment_of, tokens
 from sandbox.grading.audit.attempt.paths import is_python
 from sandbox.grading.audit.flow.braces import mask
@@ -42,9 +42,8 @@ STARTED = {
     "go": pattern(Severity.MEDIUM, "a library asks how its program was started", r"\bos\.(Args\b|Executable\()"),
     "rs": pattern(Severity.MEDIUM, "a library asks how its program was started", r"\benv::(args|args_os|current_exe)\("),
 }  # fmt: skip
-PROGRAM = re.compile(
-    r"^package main\b|\b__main__\b|\bfn main\(|\bargparse\b|\bdef main\(|^#!|\brequire\.main === module\b", re.M
-)
+PROGRAM = re.compile(r"\A#!|^package main\b|^if __name__ ==|\bfn main\(|\brequire\.main === module\b", re.M)
+"""Code of a program; comments and strings are blanked."""
 ABOUT_ARGUMENTS = re.compile(
     r"\b(arguments?|args|argv|options?|flags?|usage|restart\w*|re-?exec\w*|update\w*|path of the (program|binary))\b",
     re.I,
@@ -196,7 +195,9 @@ def _started(attempt: Attempt) -> Iterator[Hit]:
     for left in attempt.left:
         ending = left.path.rpartition(".")[2]
         asks = STARTED.get("js" if ending in ("mjs", "cjs", "ts") else ending)
-        if asks and not (TOOLS.search(left.path) or PROGRAM.search(left.text) or asks.regex.search(left.before)):
+        if asks and not (
+            TOOLS.search(left.path) or PROGRAM.search(mask_of(left.path, left.text)) or asks.regex.search(left.before)
+        ):
             yield from in_code(attempt, [code for code in _product(attempt) if code.path == left.path], [asks])
 
 
