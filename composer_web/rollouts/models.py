@@ -184,6 +184,9 @@ class Rollout(Owned):
             models.Index(fields=["output_tokens"], name="rollout_by_tokens"),
             models.Index(fields=["oldest_version"], name="rollout_by_version"),
             models.Index(fields=["finished_at"], name="rollout_by_end"),
+            models.Index(
+                fields=["-finished_at", "-id"], condition=models.Q(verdict="failed"), name="rollout_by_failure"
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["group", "sample"], name="rollout_once_per_sample"),
@@ -312,6 +315,7 @@ class Finding(Owned):
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["state", "severity", "-id"], name="finding_by_state"),
+            models.Index(fields=["run"], condition=models.Q(severity="high", state="open"), name="finding_to_triage"),
             models.Index(fields=["project", "-id"], name="finding_by_project"),
             models.Index(fields=["run", "-id"], name="finding_by_run"),
             models.Index(fields=["rule", "-id"], name="finding_by_rule"),

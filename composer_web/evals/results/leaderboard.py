@@ -75,16 +75,22 @@ class Carried:
     high: float
 
 
-def releases(*, scored: bool = False) -> QuerySet[Release]:
-    """Releases for lists, with suite, parent, and how many evaluations count for them. `scored`: those for which any does."""
+def releases() -> QuerySet[Release]:
+    """Releases for lists, with suite, parent, and how many evaluations count for them."""
+    number = _counted_for().order_by().values(all=Value(1)).annotate(n=Count("*")).values("n")
+    rows = _covering().select_related("suite", "parent", "created_by")
+    return rows.annotate(evaluation_count=Coalesce(Subquery(number), 0)).order_by("benchmark", "-number")
+
+
+def _covering() -> QuerySet[Release]:
+    """Releases that know their task versions."""
     members = ReleaseTask.objects.filter(release=OuterRef("pk")).order_by("task_version_id")
-    rows = Release.objects.select_related("suite", "parent", "created_by").alias(
-        covers=ArraySubquery(members.values("task_version_id"))
-    )
-    counted = measured().filter(_counts(OuterRef("pk"), OuterRef("suite_id"), OuterRef("covers")))
-    number = counted.order_by().values(all=Value(1)).annotate(n=Count("*")).values("n")
-    found = rows.annotate(evaluation_count=Coalesce(Subquery(number), 0)).order_by("benchmark", "-number")
-    return found.filter(evaluation_count__gt=0) if scored else found
+    return Release.objects.alias(covers=ArraySubquery(members.values("task_version_id")))
+
+
+def _counted_for() -> QuerySet[Evaluation]:
+    """Evaluations that count for the release of the query around."""
+    return measured().filter(_counts(OuterRef("pk"), OuterRef("suite_id"), OuterRef("covers")))
 
 
 def get_release(benchmark: str, number: int) -> Release:
@@ -142,7 +148,7 @@ def finished(release: Release) -> QuerySet[Evaluation]:
 def scored(newest: int) -> list[tuple[Release, Evaluation]]:
     """What counts for the newest releases that have scores: of each the newest evaluation of a policy version and effort, best
     first. An evaluation counts for the newest release only that has its tasks."""
-    rows = releases(scored=True).select_related(None).defer("statistics", "contamination")
+    rows = _covering().filter(Exists(_counted_for())).defer("statistics", "contamination")
     shown = list(rows.order_by("-pk")[:newest])
     if not shown:
         return []
