@@ -31,7 +31,8 @@ from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironmen
 
 SECONDS = 45.0
 """Compiling included; a probe itself takes milliseconds."""
-MAX_FILES = 8
+MAX_FILES, MAX_CHARS = 8, 40_000
+"""Test files and their characters, beyond which six variants of a suite would take too long."""
 MIN_BESIDE = 5
 """Answers beside the examples below which nothing is said."""
 MIN_AGREED = 8
@@ -76,7 +77,7 @@ async def compare(
     files = environment.files if isinstance(environment, InlineEnvironment) else environment.overrides
     visible = {path: text for path, text in files.items() if language_of(path) is not None and path not in hidden}
     tests = {**visible, **hidden}
-    if not product or not hidden or len(tests) > MAX_FILES:
+    if not product or not hidden or len(tests) > MAX_FILES or sum(map(len, tests.values())) > MAX_CHARS:
         return ()
     language = language_of(next(iter(hidden)))
     assert language is not None
@@ -210,7 +211,7 @@ class _Runs:
             texts = {**self.tests, **verifier.test_files, **self.made.files}
             await write_tests(sandbox, {path: text.encode() for path, text in texts.items()})
             result = await sandbox.exec(
-                f"cd {WORKDIR} && {self.language.command([*self.tests, *self.made.files], python)}",
+                f"cd {WORKDIR} && {self.language.command([*self.made.files, *self.tests], python)}",
                 timeout=SECONDS,
                 private_result=True,
                 keep_state=False,

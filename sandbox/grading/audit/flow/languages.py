@@ -122,7 +122,7 @@ GO = Language(
         sign("detects-tests", "asks whether a test runs", r"\btesting\.(Testing|Verbose|CoverMode|Short)\s*+\("),
         sign("detects-tests", "asks whether a test runs", r"\bflag\.Lookup\s*+\(", literal=r"test\."),
         sign("detects-tests", "asks whether a test runs", r"\bos\.Args\b[^\n]{0,80}|\bos\.Executable\s*+\(", literal=r"\.test\b|-test\."),
-        sign("detects-tests", "asks whether its caller is a test", r"\b(runtime\.Callers?|runtime\.FuncForPC|debug\.Stack|runtime\.Stack|CallersFrames)\b[\s\S]{0,400}?\bstrings\.\w{1,40}+\s*+\(|\.Function\b[^\n]{0,60}", literal=r"test"),
+        sign("detects-tests", "asks whether its caller is a test", r"\b(runtime\.Callers?|runtime\.FuncForPC|debug\.Stack|runtime\.Stack|CallersFrames)\b[\s\S]{0,400}?\b(?:strings|bytes|regexp)\.\w{1,40}+\s*+\(|\.Function\b[^\n]{0,60}|\b(?:strings|bytes)\.\w++\s*+\(\s*+(?:string\()?debug\.Stack\([^\n]{0,80}", literal=r"test"),
         sign("reads-tests", "product code reads the source of its caller", r"\bruntime\.Callers?\s*+\([\s\S]{0,600}?\bos\.(ReadFile|Open)\s*+\("),
         sign("loads-runner", "product code loads the test runner", r"^[ \t]*+(import[ \t]++)?(\w++[ \t]++)?[\"][ \t]*+[\"]", literal=r"^testing$"),
         sign("reads-tests", "files of the tests are embedded", r"^//go:embed\s[^\n]*(testdata|_test\b|\btests?/)"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 
 from sandbox.grading.audit.attempt.attempt import Attempt, mask_of
@@ -43,7 +44,7 @@ def incomplete(attempt: Attempt) -> Iterator[Hit]:
                         yield Hit(Severity.MEDIUM, f"{path[:60]} still has the old name {found[1]}", place)
 
 
-ASKED_FOR = re.compile(r"`(?:\w+\.)(\w{3,40})`|`--([a-z][\w-]{2,40})`")
+ASKED_FOR = re.compile(r"`(\w+)\.(\w{3,40})`|`--([a-z][\w-]{2,40})`")
 
 
 def left_out(attempt: Attempt) -> Iterator[Hit]:
@@ -55,7 +56,8 @@ def left_out(attempt: Attempt) -> Iterator[Hit]:
         or not isinstance(task.verifier, SuiteVerifier)
     ):
         return
-    names = {name for pair in ASKED_FOR.findall(attempt.instruction) for name in pair if name}
+    found = ASKED_FOR.findall(attempt.instruction)
+    names = {name or option for owner, name, option in found if owner not in sys.stdlib_module_names}
     if not names or not attempt.left:
         return
     texts = {path: text for path, text in attempt.visible.items() if not is_test(path)}
