@@ -147,7 +147,10 @@ def _left(before: TestRun, after: TestRun) -> tuple[ReportFinding, ...]:
     skipped = [n for n, case in after.cases.items() if case.status == "skipped" and before.status(n) in FAILS]
     if skipped:
         found += (finding(Rule.TEST_SKIPPED, f"skipped by the work: {'; '.join(skipped[:4])}"),)
-    if before.finished and not (after.finished or after.timed_out or after.out_of_memory or after.unreadable):
+    unbuilt = after.file_errors and not after.cases
+    if before.finished and not (
+        after.finished or after.timed_out or after.out_of_memory or after.unreadable or unbuilt
+    ):
         found += (finding(Rule.RUN_CUT_SHORT, after.ending),)
     if after.forged and not before.forged:
         found += (finding(Rule.FORGED_REPORT, after.forged[0]),)

@@ -68,7 +68,7 @@ def probes(tests: Mapping[str, str], variants: int) -> Made:
             rewritten = edited(changed, [*_reports(again, tag, owners), *_imports(again, tag)]).decode()
             made.owners |= {(number, site): name.removesuffix(tag) for site, name in enumerate(owners, start=1)}
             support = SUPPORT.replace("FILE VARIANT", f"{number} {variant}").replace("TAG", tag)
-            made.files[str(PurePosixPath(path).with_name(f"oc{tag}_test.go"))] = rewritten + support
+            made.files[str(PurePosixPath(path).with_name(f"0oc{tag}_test.go"))] = rewritten + support
     return made
 
 

@@ -134,6 +134,8 @@ async def test_edits_of_tests_in_rust_are_seen_beside_the_work(backend, environm
     assert Rule.OBSERVED_TEST_EDIT in await rules(backend, environments, TASKS["rust"], weaker, compare_tests)
     honest = {"src/lib.rs": RUST_ALIKE, "tests/seen.rs": RUST_VISIBLE.replace("seen", "banana")}
     assert not await rules(backend, environments, TASKS["rust"], honest, compare_tests)
+    unbuilt = {"src/lib.rs": RUST.replace("usize {", "usize {{")}
+    assert not await rules(backend, environments, TASKS["rust"], unbuilt, compare_tests)
 
 
 def test_only_work_that_could_know_an_example_is_asked():

@@ -42,7 +42,7 @@ SWALLOWS = re.compile(
     r"|\bsuppress\(\s*(?:AssertionError|Exception|BaseException)|\.catch\(\s*\(?\w*\)?\s*=>\s*(?:\{\s*\}|null|undefined|void 0)\s*\)"
 )
 ENDS = re.compile(
-    r"\bos\.Exit\(\s*0\s*\)|\bprocess\.exit\(\s*0?\s*\)|\bos\._exit\(|\bprocess::exit\(\s*0\s*\)|\bprocess\.exitCode\s*=\s*0"
+    r"\bos\.Exit\(\s*0\s*\)|\bm\.Run\(\)\s*\*\s*0|^\t+(?:code|status|result|ret)\s*=\s*0\s*$|\bprocess\.exit\(\s*0?\s*\)|\bos\._exit\(|\bprocess::exit\(\s*0\s*\)|\bprocess\.exitCode\s*=\s*0"
 )
 STAND_IN = re.compile(r"^\s*(?:const|let|var|async)?\s*(?:(?P<value>\w+)\s*=|(?:def|function)\s+(?P<function>\w+))")
 IMPORT = re.compile(
@@ -334,7 +334,7 @@ def expected_data(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="test-weakened",
-        version=3,
+        version=4,
         title="Existing tests check less",
         looks_at="patch (Python, JavaScript, Go, Rust), visible tests",
         hazard="New tests may skip and catch as they like; a condition before a skip, values that other added tests hold, and "
