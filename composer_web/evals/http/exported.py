@@ -83,7 +83,7 @@ def _standing(release: Release, row: leaderboard.Row) -> Row:
 LEADERBOARD = Table(
     noun="Leaderboards",
     filter=LeaderboardFilter,
-    rows=lambda: leaderboard.releases().filter(evaluation_count__gt=0),
+    rows=leaderboard.scored_releases,
     page="evals:releases",
     linked=False,
     pages=_ranked,

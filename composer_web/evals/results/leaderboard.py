@@ -82,6 +82,11 @@ def releases() -> QuerySet[Release]:
     return rows.annotate(evaluation_count=Coalesce(Subquery(number), 0)).order_by("benchmark", "-number")
 
 
+def scored_releases() -> QuerySet[Release]:
+    """Those of `releases` for which any evaluation counts."""
+    return releases().filter(Exists(_counted_for()))
+
+
 def _covering() -> QuerySet[Release]:
     """Releases that know their task versions."""
     members = ReleaseTask.objects.filter(release=OuterRef("pk")).order_by("task_version_id")
