@@ -12,10 +12,11 @@ from tests.browser.conftest import Product
 pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 
 STEPS = 6000
+# The band is one outline: the largest values there, the smallest back.
 DRAWN = """() => {
   const plot = document.querySelector("[data-chart] .js-plotly-plot");
-  const [low, high] = [plot?.data?.[0], plot?.data?.find((trace) => trace.fill === "tonexty")];
-  return high && { low: [...low.y], high: [...high.y] };
+  const edge = plot?.data?.find((trace) => trace.fill === "toself")?.y;
+  return edge && { high: [...edge.slice(0, edge.length / 2)], low: [...edge.slice(edge.length / 2)] };
 }"""
 
 
@@ -36,8 +37,9 @@ NAMES = """() => {
 }"""
 MEAN = """() => {
   const plot = document.querySelector("[data-chart] .js-plotly-plot");
-  const [low, high, mean] = plot?.data ?? [];
-  return mean?.y && { low: [...low.y], high: [...high.y], mean: [...mean.y], name: mean.name };
+  const [band, mean] = plot?.data ?? [];
+  const half = band?.y?.length / 2;
+  return mean?.y && { high: [...band.y.slice(0, half)], low: [...band.y.slice(half)], mean: [...mean.y], name: mean.name };
 }"""
 
 
