@@ -187,6 +187,7 @@ class Rollout(Owned):
             models.Index(
                 fields=["-finished_at", "-id"], condition=models.Q(verdict="failed"), name="rollout_by_failure"
             ),
+            models.Index(fields=["finished_at"], condition=models.Q(verdict="infra_error"), name="rollout_by_loss"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["group", "sample"], name="rollout_once_per_sample"),

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from composer_web.core.errors import NotFound
@@ -157,12 +157,19 @@ def scored(newest: int) -> list[tuple[Release, Evaluation]]:
     shown = list(rows.order_by("-pk")[:newest])
     if not shown:
         return []
-    members = _members(*shown)
-    where = Case(*(When(_counts(one.pk, one.suite_id, members[one.pk]), then=Value(one.pk)) for one in shown))
-    counted = measured().annotate(counts_for=where).filter(counts_for__isnull=False).select_related("policy")
-    by_id, found = {one.pk: one for one in shown}, dict[tuple[int, str], Evaluation]()
-    for evaluation in counted.defer("policy__architecture", "conditions").order_by("-pk")[:MAX_ROWS]:
-        found.setdefault((evaluation.counts_for, evaluation.title), evaluation)
+    by_id, members = {one.pk: one for one in shown}, _members(*shown)
+    of_tasks = {(one.suite_id, tuple(members[one.pk])): one.pk for one in reversed(shown)}
+    exactly = Q(
+        release=None, suite__in={suite for suite, _ in of_tasks}, covers__in=[list(tasks) for _, tasks in of_tasks]
+    )
+    counted = measured().filter(Q(release__in=by_id) | exactly).annotate(tasks_covered=F("covers"))
+    found: dict[tuple[int, str], Evaluation] = {}
+    for evaluation in (
+        counted.select_related("policy").defer("policy__architecture", "conditions").order_by("-pk")[:MAX_ROWS]
+    ):
+        release = evaluation.release_id or of_tasks.get((evaluation.suite_id, tuple(evaluation.tasks_covered)))
+        if release is not None:
+            found.setdefault((release, evaluation.title), evaluation)
     order = sorted(found.items(), key=lambda item: (-item[0][0], -item[1].results["pass1"]))
     return [(by_id[pk], evaluation) for (pk, _), evaluation in order]
 
