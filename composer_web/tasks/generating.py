@@ -19,6 +19,7 @@ from composer_web.accounts.scoping import project_now
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import UserError
 from composer_web.core.network import safe_http
+from composer_web.core.queue.leases import LeaseLost
 from composer_web.core.queue.outbox import enqueue
 from composer_web.policies import endpoints
 from composer_web.policies.models import Policy
@@ -192,6 +193,13 @@ def _carry_out(wanted: Wanted, job: int) -> None:
         return
     except (UserError, TaskError, SandboxError, ArtifactError, OSError) as error:
         generation_jobs.fail(job, why=str(error))
+        raise
+    except LeaseLost:
+        raise
+    except Exception as error:
+        # A fault of ours. Nobody carries the job out again, so it must not stay one that runs.
+        fault = f"{type(error).__name__}: {error}"
+        generation_jobs.fail(job, why=f"the generator broke off ({fault[:500]}). The log of the build worker says where")
         raise
 
 

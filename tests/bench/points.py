@@ -22,7 +22,15 @@ import torch
 from sandbox.tasks.files import replace_file
 
 REPOSITORY = Path(__file__).parents[2]
-MEASURED = ("trainer/learning", "trainer/rewards", "trainer/rollouts", "trainer/rl", "trainer/sft", "policies/base")
+MEASURED = (
+    "trainer/learning",
+    "trainer/rewards",
+    "trainer/rollouts",
+    "trainer/stages",
+    "trainer/rl",
+    "trainer/sft",
+    "policies/base",
+)
 Point = dict[str, Any]
 
 

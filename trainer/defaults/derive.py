@@ -182,8 +182,8 @@ def _rate(config: RunConfig, model: Model) -> tuple[float, str]:
 
 
 def _precision(parallel: ParallelConfig, rl: bool, facts: Facts) -> tuple[str, str]:
-    if facts.model.toy:
-        return ("float32", "the toy is small") if rl else ("bfloat16", "the toy has compiled loops for it")
+    if facts.model.toy and rl:
+        return "float32", "the toy is small"
     if facts.bfloat16 is None:
         return "auto", "no train worker is up: the trainer decides by its own processor or GPU"
     if facts.bfloat16:

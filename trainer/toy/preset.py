@@ -61,7 +61,4 @@ def for_toy(stage: AnyStage) -> AnyStage:
 
 
 def _supervised() -> dict[str, Any]:
-    return {
-        "optimizer": OptimizerConfig(name="muon", learning_rate=TOY_RATE),
-        "parallel": ParallelConfig(precision="bfloat16"),
-    }
+    return {"optimizer": OptimizerConfig(name="muon", learning_rate=TOY_RATE)}

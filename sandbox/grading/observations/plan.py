@@ -111,6 +111,9 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
             recorded.clear()
             continue
         hits = {name: [hit for hit in ran.observed.get(name, ()) if hit.site in sites] for name in ids.values()}
+        if recorded and recorded[0].keys() != hits.keys():  # parameters that are named otherwise each time
+            seen.clear()
+            recorded.clear()
         recorded.append(hits)
         seen.append({name: tuple(_split(sites[hit.site], hit)[0] for hit in each) for name, each in hits.items()})
         if len(seen) == 2:

@@ -248,11 +248,19 @@ class Local(Names):
             *(a for a in (arguments.vararg, arguments.kwarg) if a is not None),
         ):  # fmt: skip
             self.bind(ast.Name(argument.arg), columns.get(argument.arg))
+        attributes = {id(node) for kind in ast.walk(function) if isinstance(kind, ast.ClassDef) for node in kind.body}
         for node in ast.walk(function):
             if node is function:
                 continue
             if isinstance(node, Function | ast.ClassDef):
                 self.bindings[node.name] = Binding(cells=None)
+            if id(node) in attributes and not isinstance(
+                node, Function | ast.ClassDef
+            ):  # whoever has the class reads them, the product too
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                        self.bindings[part.id] = Binding(cells=None)
+                continue
             if isinstance(node, ast.Nonlocal | ast.Global):
                 for name in node.names:
                     self.bindings[name] = Binding(cells=None)

@@ -330,9 +330,12 @@ def _drop_ids(function: Function) -> None:
 
 
 def _strip(tree: ast.Module) -> None:
-    """Remove docstrings: they tell what is expected."""
+    """Remove docstrings: they tell what is expected. Where a test reads any, those of tests alone."""
+    read = any(isinstance(node, ast.Attribute) and node.attr in ("__doc__", "getdoc") for node in ast.walk(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node, clean=False) is not None:
+            if read and not isinstance(node, ast.Module) and not node.name.lower().startswith("test"):
+                continue
             node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
 
 
@@ -349,7 +352,7 @@ def _blank(tree: ast.Module, module: Module, writer: _Writer, others: Collection
         used = set(names_in(tree))
         for name, binding in module.bindings.items():
             imported = any(name in text for text in others)
-            if name not in used and not imported and module.is_pure(name):
+            if name not in used and not imported and module.is_pure(name) and not name.startswith(("__", "pytest")):
                 changed |= _clear(binding)
         for name, function in module.helpers.items():
             imported = any(name in text for text in others)

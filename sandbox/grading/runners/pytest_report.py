@@ -4,6 +4,7 @@
 # handed over as text; the second is read once the modules under test are imported.
 # mypy: ignore-errors
 import builtins
+import importlib.util
 import json
 import os
 import sys
@@ -77,7 +78,7 @@ def main():
     memory = Memory(json.loads(sys.stdin.readline() or "{}"), observer)  # noqa: F821
     plugins = [Reporter()]
     if memory.codes:
-        sys.meta_path.append(memory)
+        sys.meta_path.insert(0, memory)  # before the empty files on disk
         plugins.append(held(pytest, memory))
     if request["budget"]:
         plugins.append(sample(pytest, send, request["budget"]))
@@ -92,6 +93,7 @@ def held(pytest, memory):
     class Held(pytest.Module):
         def _getobj(self):
             search(os.path.dirname(str(self.path)), self.config.getoption("importmode"))
+            packages(memory.paths[self.nodeid])
             return memory.load(self.nodeid)
 
     class Collector:
@@ -110,6 +112,30 @@ def search(folder, mode):
         sys.path.insert(0, folder)
     elif mode == "append" and folder not in sys.path:
         sys.path.append(folder)
+
+
+def packages(name):
+    """Import the packages around a test module, as pytest does for a file: its relative imports begin there."""
+    folder, parts, own = os.getcwd(), name.split(".")[:-1], ""
+    for count, part in enumerate(parts, 1):
+        folder = os.path.join(folder, part)
+        start = os.path.join(folder, "__init__.py")
+        if not os.path.exists(start):
+            own = ""  # pytest names a package from the folder above the first one
+            continue
+        full, own = ".".join(parts[:count]), f"{own}.{part}" if own else part
+        if full in sys.modules:
+            continue
+        spec = importlib.util.spec_from_file_location(full, start, submodule_search_locations=[folder])
+        module = sys.modules[full] = importlib.util.module_from_spec(spec)
+        alias = sys.modules.setdefault(own, module)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[full]
+            if alias is module:
+                sys.modules.pop(own, None)
+            raise
 
 
 def sample(pytest, send, budget):

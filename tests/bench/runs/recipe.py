@@ -49,8 +49,8 @@ from trainer.toy.preset import toy_rl, toy_sampling
 from trainer.types import Trajectory
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
-EPISODES = int(os.environ.get("EPISODES", "1200"))
-SFT_STEPS = int(os.environ.get("SFT_STEPS", "400"))
+EPISODES = int(os.environ.get("EPISODES", "900"))
+SFT_STEPS = int(os.environ.get("SFT_STEPS", "250"))
 STEPS = int(os.environ.get("STEPS", "40"))
 GROUPS = int(os.environ.get("PROMPTS", "9"))
 EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "64"))
@@ -93,7 +93,7 @@ def learn_form(out: Path, episodes: Sequence[ExpertEpisode], seed: int) -> Path:
     optimizer = OptimizerConfig(name="muon", learning_rate=1.5e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
     drills = synthetic_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
     lessons = with_replay(examples(policy.renderer, episodes, seed), drills, share=REPLAY, seed=seed)
-    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
+    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS, precision="float32")
     for step, batch in enumerate(islice(batches(lessons, batch_tokens=3072, seed=seed), SFT_STEPS), 1):
         values = learner.train(batch, step=step)
         if step % 25 == 0:

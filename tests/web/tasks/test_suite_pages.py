@@ -13,7 +13,7 @@ from composer_web.accounts.models import User
 from composer_web.repositories import installing, services
 from composer_web.repositories.models import Environment
 from composer_web.repositories.requests import request_archive
-from composer_web.tasks import generation_jobs
+from composer_web.tasks import generating, generation_jobs
 from composer_web.tasks.curation import services as curation
 from composer_web.tasks.models import Suite, Task
 from composer_web.tasks.services import record_controls
@@ -111,6 +111,19 @@ def test_generation_jobs_are_on_the_page_of_generators(browser: Browser, people:
     assert "the environment is gone &lt;b&gt;" in text and "mutation, deletion" in text
     assert client.post(f"/generators/jobs/{job.pk}/stop/", follow=True).status_code == 200
     assert generation_jobs.get(job.pk).state == "failed", "it had ended before"
+
+
+def test_a_fault_of_the_generator_ends_its_job(people: dict[str, User], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> BuiltPackage:
+        raise KeyError("test_x[1]")
+
+    monkeypatch.setattr(generating, "built_package", broken)
+    wanted = generating.Wanted(name="fresh", packages=("toolz",))
+    job = generating.request_suite(wanted, actor=people["reviewer"])
+    with pytest.raises(KeyError):
+        generating.carry_out(wanted, project=job.project_id, job=job.pk)
+    ended = generation_jobs.get(job.pk)
+    assert ended.state == "failed" and "KeyError: 'test_x[1]'" in ended.why and "build worker" in ended.why
 
 
 @pytest.fixture

@@ -65,6 +65,47 @@ async def test_expectations_are_not_in_the_files(environments, judge, reading):
     assert "== 47" in reading.verifier.test_files[LEDGER_TEST_FILE] and "47" not in pool.plan.files[LEDGER_TEST_FILE]
 
 
+PACKAGED = """from ledger import balance
+
+from . import BOTH
+
+
+def test_of_its_package():
+    assert balance(BOTH) == 47
+
+
+def test_classes_within():
+    class Total:
+        \"\"\"a sum\"\"\"
+
+        __slots__ = ("value",)
+        limit = 50
+
+    one = Total()
+    one.value = balance(BOTH)
+    assert one.value == 47
+    assert one.value < getattr(Total, "limit")
+    assert Total.__doc__ == "a sum"
+"""
+
+
+async def test_tests_of_a_package_need_no_disk(environments, judge, ledger):
+    """Relative imports, and what a class within a test holds for whoever reads it."""
+    path = "tests/test_packaged.py"
+    files = {path: PACKAGED, "tests/__init__.py": 'BOTH = [("ann", 12), ("bob", 30), ("ann", 5)]\n'}
+    names = ("test_of_its_package", "test_classes_within")
+    verifier = ledger.verifier.model_copy(
+        update={"test_files": files, "fail_to_pass": tuple(f"{path}::{n}" for n in names), "pass_to_pass": ()}
+    )
+    task = ledger.model_copy(update={"id": "packaged", "verifier": verifier})
+    report = await judge(from_files(task, task.gold), task)
+    assert report.verdict is Verdict.PASSED, report
+    pool = PoolStore(environments.root).load(task.bundle_hash)
+    assert pool is not None and pool.plan is not None and not pool.plan.on_disk
+    assert "47" not in pool.plan.files[path] and "limit = 50" in pool.plan.files[path]
+    assert (await judge(work(LEDGER_BUG), task)).verdict is Verdict.FAILED
+
+
 @pytest.mark.slow
 async def test_controls_admit_them(backend, environments, reading):
     controls = await run_controls(backend=backend, environments=environments, task=reading, k=1)
