@@ -29,7 +29,7 @@ from trainer.sft.expert_episodes import EpisodeTurn, ExpertEpisode
 Kind = Literal["easy", "hard", "pair"]
 KINDS: tuple[Kind, ...] = ("easy", "hard", "pair")
 ANSWER = "answer.py"
-LOOKS, CHECKS, RETRIES, PARALLEL = 0.7, 0.9, 0.95, 0.15
+LOOKS, CHECKS, RETRIES, PARALLEL = 0.7, 0.9, 0.95, 0.3
 """Shares of episodes that read the test first, of edits that are tested, of failed ones that are made again, and of pairs
 read in one turn."""
 ATTEMPTS = 4

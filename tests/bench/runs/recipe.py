@@ -42,8 +42,9 @@ from trainer import policy as policies
 from trainer.config import OptimizerConfig, RewardConfig, RLConfig
 from trainer.learning.supervised import Example, SupervisedLearner, batches
 from trainer.midtrain.synthetic import BASE_DRILLS, BASE_SOURCE, synthetic_examples
-from trainer.rl.evaluate import EvalReport
-from trainer.rl.rl_sync import SyncRun, SyncStep, held_out, publish, train
+from trainer.rl.evaluate import EvalReport, evaluate
+from trainer.rl.rl_sync import SyncRun, SyncStep, publish, train
+from trainer.rollouts.turns import EpisodeSettings
 from trainer.sft.expert_episodes import ExpertEpisode, with_replay
 from trainer.toy.preset import toy_rl, toy_sampling
 from trainer.types import Trajectory
@@ -55,7 +56,7 @@ STEPS = int(os.environ.get("STEPS", "40"))
 GROUPS = int(os.environ.get("PROMPTS", "9"))
 EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "64"))
 SAMPLES = int(os.environ.get("SAMPLES", "4"))
-LAMBDA = float(os.environ.get("LAMBDA", "0.004"))
+LAMBDA = float(os.environ.get("LAMBDA", "0.008"))
 REPLAY = 0.3
 """Share of what the base policy was mid-trained with: without it the policy unlearns to copy names."""
 ARMS = {"plain": 0.0, "penalty": LAMBDA}
@@ -125,12 +126,21 @@ def parallel(trajectories: Sequence[Trajectory]) -> float:
     return sum(together) / len(together) if together else 0.0
 
 
-async def play(run: SyncRun) -> dict[str, EvalReport]:
-    found = {}
+async def play(run: SyncRun) -> tuple[dict[str, EvalReport], float]:
+    """Held-out tasks by kind, and how often both files of a pair were read in one turn."""
+    found, seen = {}, list[Trajectory]()
+
+    async def on_trajectory(trajectory: Trajectory) -> None:
+        seen.append(trajectory)
+
+    settings = EpisodeSettings(run.config.sampling, run.config.harness, run.config.reward)
     for kind in KINDS:
         tasks: list[TaskSpec] = [task_of(kind, index, "held-out") for index in range(EVAL_TASKS)]
-        found[kind] = await held_out(run, tasks, samples=SAMPLES)
-    return found
+        found[kind] = await evaluate(
+            tasks=tasks, samples=SAMPLES, settings=settings, services=run.services, seed=run.seed, name=f"eval-{kind}",
+            on_trajectory=on_trajectory,
+        )  # fmt: skip
+    return found, parallel(seen)
 
 
 async def arm(start: Path, seed: int, penalty: float | None, scratch: Path) -> kept.Point:
@@ -157,9 +167,8 @@ async def arm(start: Path, seed: int, penalty: float | None, scratch: Path) -> k
         await publish(run)
     else:
         await train(run, prompts(seed), on_step=on_step)
-    seen.clear()
-    found = await play(run)
-    point: kept.Point = {"parallel": parallel(seen)}
+    found, together = await play(run)
+    point: kept.Point = {"parallel": together}
     for kind, one in found.items():
         point[kind] = {
             "pass1": one.pass1, "interval": list(one.pass1_interval), "tokens": one.output_tokens, "turns": one.turns,
