@@ -35,6 +35,7 @@ from sandbox.grading.verifiers.canary_pool import MAX_FUNCTIONS, CanaryPool, Ora
 from sandbox.grading.verifiers.entropy import task_entropy
 from sandbox.grading.verifiers.judging import Judgement, judge_difference, judge_run
 from sandbox.grading.verifiers.languages import language_of, rewriter_of
+from sandbox.grading.verifiers.plan_store import PlanStore
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, SuiteVerifier, TaskSpec
 
@@ -240,10 +241,15 @@ async def canary_pool(
             order = order_of(task, verifier, environments, ids, files=files, scale=POOL_TIME)
             return await _collect_prepared(sandbox, adapter, order, prepared, plan, rewriter)
 
-    if rewriter is not None:
-        plan = await make_brace_plan(rewriter, verifier, record)
-    else:
-        plan = await make_plan(verifier, record) if isinstance(language, PythonTests) else None
+    plans = PlanStore(environments)
+    plan = plans.load(task, verifier)
+    if plan is None:
+        if rewriter is not None:
+            plan = await make_brace_plan(rewriter, verifier, record)
+        elif isinstance(language, PythonTests):
+            plan = await make_plan(verifier, record)
+        if plan is not None:
+            plans.save(task, verifier, plan)
     unmet: dict[str, set[int]] = {}
     if plan is not None:
         bare = prepare_suite(observed_verifier(verifier, plan), CanaryPool(bundle_hash=task.bundle_hash), SECRET)

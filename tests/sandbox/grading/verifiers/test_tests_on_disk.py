@@ -6,12 +6,14 @@ import pytest
 
 from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.controls import run_controls
+from sandbox.grading.grader import pool_limits
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verdict.report import Verdict
 from sandbox.grading.verifiers.admission import refusal_of_tests
 from sandbox.grading.verifiers.canary_pool import PoolStore
+from sandbox.grading.verifiers.suite import canary_pool
 from sandbox.tasks.spec import FrameworkVerifier
 from tests.sandbox.grading.adaptive import LETTERS, SEARCH_LOUD, SEARCH_SOURCE
 from tests.sandbox.grading.make import CALLS_TASK, LEDGER_BUG, LEDGER_TEST_FILE, LEDGER_TESTS, work
@@ -170,3 +172,32 @@ def test_javascript_that_decides_on_disk_is_refused(path, residual, refused):
     assert refusal is None or (
         refusal.field == "verifier.test_files" and "b.test.mts has no form in memory" in refusal.found
     )
+
+
+async def test_drafts_of_one_package_are_observed_once(backend, environments, ledger, monkeypatch):
+    """With the oracle's work, tasks that plant different bugs are one checkout."""
+    started = []
+    start = backend.start
+
+    async def counted(*args, **kwargs):
+        started.append(args)
+        return await start(*args, **kwargs)
+
+    monkeypatch.setattr(backend, "start", counted)
+    wrong = LEDGER_BUG.replace("return start - sum(", "return sum(")
+    overrides = {**ledger.environment.overrides, "ledger/__init__.py": wrong}
+    other = ledger.environment.model_copy(update={"overrides": overrides})
+
+    def draft(name, number, environment):
+        text = f"{LEDGER_TESTS}\n\ndef test_once_more():\n    assert balance(BOTH) != {number}\n"
+        passing = (*ledger.verifier.pass_to_pass, f"{LEDGER_TEST_FILE}::test_once_more")
+        verifier = ledger.verifier.model_copy(update={"test_files": {LEDGER_TEST_FILE: text}, "pass_to_pass": passing})
+        return ledger.model_copy(update={"id": name, "environment": environment, "verifier": verifier})
+
+    counts = []
+    for task in (draft("one", 46, ledger.environment), draft("two", 46, other), draft("three", 45, other)):
+        before = len(started)
+        limits = pool_limits(task)
+        await canary_pool(task, task.verifier, backend=backend, environments=environments, limits=limits)
+        counts.append(len(started) - before)
+    assert counts[1] <= counts[0] - 2 and counts[2] >= counts[1] + 2, counts
