@@ -113,7 +113,7 @@ def test_the_reference_and_hints_are_there_too(tmp_path: Path, elsewhere: torch.
     groups = [make_group(base, index).model_copy(update={"hints": [hint]}) for index in range(8)]
     config = small_config(
         objective=ObjectiveConfig(kl_coefficient=0.1, reference="lagged", reference_steps=2),
-        feedback=TextualFeedbackConfig(coefficient=0.5, min_shift=0.0),
+        textual_feedback=TextualFeedbackConfig(coefficient=0.5, min_shift=0.0),
     )
     stopped = tmp_path / "there"
     with pytest.raises(BatchTimeout):
