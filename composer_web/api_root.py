@@ -44,6 +44,8 @@ from composer_web.system.api import router as ops
 from composer_web.tasks.http.api import suites, tasks
 from composer_web.tasks.http.curation_api import router as curation
 from composer_web.ui.http.api import router as views
+from composer_web.ui.http.former_api import former
+from composer_web.ui.models import ListName
 
 
 class Api(NinjaAPI):
@@ -92,6 +94,8 @@ api = Api(
 )
 errors.install(api)
 api.add_decorator(refuse_unknown)
+api.add_router("/runs/views", former(ListName.RUNS), tags=["views"])
+api.add_router("/rollouts/queries", former(ListName.ROLLOUTS), tags=["views"])
 api.add_router("/runs", runs, tags=["runs"])
 api.add_router("/views", views, tags=["views"])
 api.add_router("/templates", templates, tags=["runs"])

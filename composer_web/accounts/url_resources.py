@@ -43,6 +43,8 @@ OBJECTS: tuple[Line, ...] = (
     # begin of the address, key in it, model, its field
     ("api/v1/runs/", "run_id", "runs.Run", "pk"),
     ("api/v1/views/", "view_id", "ui.SavedView", "pk"),
+    ("api/v1/runs/views/", "view_id", "ui.SavedView", "pk"),
+    ("api/v1/rollouts/queries/", "view_id", "ui.SavedView", "pk"),
     ("api/v1/reports/", "report_id", "runs.Report", "pk"),
     ("api/v1/templates/", "template_id", "runs.RunTemplate", "pk"),
     ("api/v1/sweeps/", "sweep_id", "runs.Sweep", "pk"),

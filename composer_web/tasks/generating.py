@@ -199,7 +199,9 @@ def _carry_out(wanted: Wanted, job: int) -> None:
     except Exception as error:
         # A fault of ours. Nobody carries the job out again, so it must not stay one that runs.
         fault = f"{type(error).__name__}: {error}"
-        generation_jobs.fail(job, why=f"the generator broke off ({fault[:500]}). The log of the build worker says where")
+        generation_jobs.fail(
+            job, why=f"the generator broke off ({fault[:500]}). The log of the build worker says where"
+        )
         raise
 
 

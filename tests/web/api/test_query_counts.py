@@ -128,6 +128,8 @@ QUERIES: dict[str, int] = {
     "api/v1/templates/{template_id}": 3,
     "api/v1/tokens": 3,
     "api/v1/views": 3,
+    "api/v1/runs/views": 3,
+    "api/v1/rollouts/queries": 3,
     "api/v1/whoami": 3,
     "audit/": 7,
     "audit/export.csv": 3,
