@@ -5,6 +5,7 @@ import { around, closest, placement } from "./charts/axis.js";
 import { cursorAt, follow } from "./charts/cursor.js";
 import { grouped, groupsOf } from "./charts/groups.js";
 import { legend, values } from "./charts/legend.js";
+import { series } from "./charts/series.js";
 import { smoothed } from "./charts/smoothing.js";
 import { onChange, set, startView, view } from "./chartview.js";
 import { number, unitless } from "./format.js";
@@ -14,33 +15,9 @@ import { state } from "./stream.js";
 import { colour, currentTheme } from "./theme.js";
 
 const BUCKETS = 240;
-const MAX_KEYS = 60; // of one request: the server answers no more
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
 const panels = new Map(); // element → Panel
-
-const asked = new Map(); // address without keys → {keys, answer} that panels of this moment may still join
-
-// The series of some keys. Panels that ask at the same moment share one request: a refresh is one request a run.
-function series(url, keys) {
-  const { href } = url;
-  let joined = asked.get(href);
-  if (!joined || joined.keys.size + keys.length > MAX_KEYS) {
-    joined = { keys: new Set(), answer: null };
-    asked.set(href, joined);
-  }
-  for (const key of keys) joined.keys.add(key);
-  if (!joined.answer) {
-    joined.answer = Promise.resolve().then(async () => {
-      if (asked.get(href) === joined) asked.delete(href);
-      url.searchParams.set("keys", [...joined.keys].join(","));
-      const response = await fetch(url, { headers: { Accept: "application/json" } });
-      if (!response.ok) throw new Error(`the server answered ${response.status}`);
-      return (await response.json()).series;
-    });
-  }
-  return joined.answer;
-}
 
 // Charts are drawn one after the other with a frame between: the first is there soon, and the page answers meanwhile.
 const frame = () => new Promise((go) => (document.hidden ? setTimeout(go) : requestAnimationFrame(() => setTimeout(go))));
