@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import BigIntegerField, Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from composer_web.core.errors import NotFound
@@ -159,9 +160,8 @@ def scored(newest: int) -> list[tuple[Release, Evaluation]]:
         return []
     by_id, members = {one.pk: one for one in shown}, _members(*shown)
     of_tasks = {(one.suite_id, tuple(members[one.pk])): one.pk for one in reversed(shown)}
-    exactly = Q(
-        release=None, suite__in={suite for suite, _ in of_tasks}, covers__in=[list(tasks) for _, tasks in of_tasks]
-    )
+    lists = [Value(list(tasks), output_field=ArrayField(BigIntegerField())) for _, tasks in of_tasks]
+    exactly = Q(release=None, suite__in={suite for suite, _ in of_tasks}, covers__in=lists)
     counted = measured().filter(Q(release__in=by_id) | exactly).annotate(tasks_covered=F("covers"))
     found: dict[tuple[int, str], Evaluation] = {}
     for evaluation in (

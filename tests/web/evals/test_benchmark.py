@@ -187,6 +187,10 @@ def test_three_releases_of_a_benchmark(first: Release) -> None:
     (row,) = leaderboard.carried(third)
     assert (row.tasks, row.score) == (2, pytest.approx((8 + 2) / 32))
     assert [r.score for r in leaderboard.leaderboard(second)] == [pytest.approx(26 / 48)]
+    newest = [(second, second.evaluations.get()), (first, first.evaluations.get())]
+    assert leaderboard.scored(4) == newest and leaderboard.scored(1) == newest[:1]
+    first.evaluations.update(release=None)  # as one of the suite, which covers the same tasks
+    assert leaderboard.scored(4) == newest and [len(leaderboard.leaderboard(r)) for r in (first, second)] == [1, 1]
 
 
 def test_a_broken_task_is_flagged(first: Release) -> None:
