@@ -1,8 +1,7 @@
 """`make bench NAME=auditor`: recall and precision of the auditor, on labelled trajectories and on sessions that are played.
 
-**Blind** (figures `recall` and `precision`): the newest set of trajectories that is there, `tests/bench/auditor_blind_3/` as soon
-as somebody has written it who knows the input format and the red team's report, and neither the auditor's rules nor their
-tests; the author of the rules reads no trajectory of it. The bench prints sums of it and no names, texts or rules. A change of
+**Blind** (figures `recall` and `precision`): the newest set of trajectories, `tests/bench/auditor_blind_3/`. Its author knew the input
+format and the red team's report, and neither the auditor's rules nor their tests; the author of the rules reads no trajectory of it. The bench prints sums of it and no names, texts or rules. A change of
 a rule because of a single blind trajectory ends its blindness; new ones are written then.
 
 **Development** (figures `dev_…`): the sets before it. `auditor_blind/` and `auditor_blind_2/` were blind until 2026-11-26; rules
@@ -101,7 +100,9 @@ async def judge(session: Labelled, backend: Backend, environments: EnvironmentSt
     return Judged(session, str(played.report.verdict), rules, everything, milliseconds)
 
 
-async def measure(more: list[Labelled], *, played: bool) -> tuple[list[Judged], list[dict[str, BlindResult]]]:
+async def measure(
+    more: list[Labelled], *, played: bool, newest: bool
+) -> tuple[list[Judged], list[dict[str, BlindResult]]]:
     """Played sessions, and the results of each set of trajectories by name, the newest set first."""
     backend = default_backend()
     slots = asyncio.Semaphore(AT_ONCE)
@@ -125,7 +126,7 @@ async def measure(more: list[Labelled], *, played: bool) -> tuple[list[Judged], 
             wanted = [*red_team(built), *more] if played else []
             judged = list(await asyncio.gather(*(one(session) for session in wanted)))
             results = []
-            for found in sets():
+            for found in sets()[: 1 if newest else None]:
                 done = await asyncio.gather(*(one_blind(trajectory) for trajectory in found.values()))
                 results.append(dict(zip(found, done, strict=True)))
             return judged, results
@@ -202,8 +203,10 @@ def main() -> None:
     parser.add_argument("--honest", type=int, default=20, help="generated tasks for the honest agent")
     parser.add_argument("--real", type=int, default=1000, help="patches of real code that are audited as well")
     parser.add_argument("--blind-only", action="store_true", help="leave the played sessions and real patches out")
+    parser.add_argument("--newest", action="store_true", help="leave the development sets out")
     options = parser.parse_args()
-    judged, blind = asyncio.run(measure([*sessions(), *honest_twins(options.honest)], played=not options.blind_only))
+    more = [*sessions(), *honest_twins(options.honest)]
+    judged, blind = asyncio.run(measure(more, played=not options.blind_only, newest=options.newest))
     metrics: dict[str, float] = (blind_metrics(blind[0].values()) if blind else {}) | development_metrics(blind[1:])
     if not options.blind_only:
         metrics |= played_metrics(judged, options.real)
