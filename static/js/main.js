@@ -120,3 +120,6 @@ document.addEventListener("click", async (event) => {
   await copy(source.textContent.trim());
   toast("Copied");
 });
+
+// What tests wait for before they press a key: every key of the frame is heard from here on.
+document.documentElement.dataset.ready = "";

@@ -74,4 +74,5 @@ export function startShortcuts() {
     if (target.closest("[data-palette-open]")) palette();
     if (target.closest("[data-shortcuts]")) showShortcuts();
   });
+  if (document.documentElement.dataset.palette && document.getElementById("palette")) palette(); // asked for before (boot.js)
 }

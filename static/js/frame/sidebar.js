@@ -1,4 +1,4 @@
-// The sidebar: folded to its icons on request (theme-boot.js applies it before the first paint), a drawer on phones. The run
+// The sidebar: folded to its icons on request (boot.js applies it before the first paint), a drawer on phones. The run
 // whose page this is, is marked among the recent ones.
 const FOLDED = "collapsed";
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from composer_web.help import views as help_views
 from composer_web.runs import services
@@ -16,6 +16,11 @@ from tests.browser.screenshots import settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
 PHONE = {"width": 390, "height": 844}
+
+
+def hears_keys(page: Page) -> None:
+    """The address changes before the new page's modules have run."""
+    expect(page.locator("html")).to_have_attribute("data-ready", "")
 
 
 def test_the_palette_finds_and_opens_by_keyboard(operator: Page, product: Product) -> None:
@@ -30,16 +35,30 @@ def test_the_palette_finds_and_opens_by_keyboard(operator: Page, product: Produc
     expect(options.first).to_contain_text("RL on small repositories")
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{product.url}/runs/{run.pk}/")
+    hears_keys(page)
     page.keyboard.press("Control+k")
     box.fill("alert rules")
     expect(options).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{product.url}/alerts/rules/")
+    hears_keys(page)
     page.keyboard.press("Control+k")
     box.fill("nothing is called like this")
     expect(page.locator("#palette")).to_contain_text("Nothing matches")
     page.keyboard.press("Escape")
     expect(page.locator("#palette")).to_be_hidden()
+
+
+def test_a_palette_asked_for_before_the_page_has_loaded_opens(operator: Page, product: Product) -> None:
+    page, held = operator, list[Route]()
+    page.route("**/js/main*.js", lambda route: held.append(route))
+    page.goto(f"{product.url}/tasks/", wait_until="commit")
+    expect(page.locator("main h1")).to_be_visible()
+    page.keyboard.press("Control+k")
+    expect(page.locator("html")).to_have_attribute("data-palette", "asked")
+    expect(page.locator("#palette")).to_be_hidden()
+    held[0].continue_()
+    expect(page.get_by_role("combobox", name=re.compile("^Search runs"))).to_be_focused()
 
 
 def test_the_palette_acts_on_the_run_of_the_page_and_asks_first(operator: Page, product: Product) -> None:
