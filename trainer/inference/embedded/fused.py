@@ -1,9 +1,7 @@
 """Forward pass of a dense decoder through compiled loops, in buffers that persist between steps.
 
 The arithmetic is that of `model.py`. Torch's dozen small operators per layer become two calls around attention, and each
-writes where the next one reads. Long prompt chunks take their products from BLAS, which is faster with many rows; the
-weights' panels are unpacked for it, which costs a few per cent and no second copy of the weights. Decode rows beside them keep
-to the loops, so that their bits do not depend on who else is in the batch.
+writes where the next one reads.
 """
 
 from __future__ import annotations
@@ -21,9 +19,6 @@ from trainer.inference.embedded.kernels.loops import Floats, Loops
 from trainer.inference.embedded.linear import Linear
 from trainer.inference.embedded.model import Decoder, Layer, Weights
 from trainer.inference.embedded.shape import DecoderShape
-
-BLAS_ROWS = 128
-"""Tokens of prompt chunks from which BLAS is faster, unpacking included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +82,6 @@ class FusedDecoder(Decoder):
         self._viewed: Weights | None = None
         self._layers: list[_Views] = []
         self._whole = self._space = _Space(shape, 0)
-        self._unpacked = torch.empty(0)
-        """Weight of the product at hand, for BLAS."""
 
     @torch.inference_mode()
     def forward(self, batch: Batch, cache: KVCache) -> torch.Tensor:
@@ -102,66 +95,24 @@ class FusedDecoder(Decoder):
         attention = Attention(batch, cache, self.heads, loops)
         torch.index_select(weights.embedding_VC, 0, batch.tokens_N, out=space.x)
         loops.norm(space.x_, self._layers[0].norm_in_C, eps, space.normed_)
-        split = attention.rows if count - attention.rows >= BLAS_ROWS else count
-        looped, blas = space.part(0, split), space.part(split, count)
         ends = [*(view.norm_in_C for view in self._layers[1:]), weights.norm_C.numpy()]
         for index, (view, end_C) in enumerate(zip(self._layers, ends, strict=True)):
-            keys_N = rows_N + index * cache.layer_rows
-            if split:
-                loops.enter(
-                    looped.normed_, view.qkv[0], view.qkv[1], looped.qkv_,
-                    self._cos_TD, self._sin_TD, positions_N[:split],
-                    view.normed, view.query_norm_D, view.key_norm_D, eps,
-                    self.kv_heads, cache.rows, keys_N[:split], cache.tokens, looped.q_,
-                )  # fmt: skip
-            if split < count:
-                self._product(blas.normed, view.qkv, blas.qkv)
-                loops.rotate(
-                    blas.qkv_, self._cos_TD, self._sin_TD, positions_N[split:],
-                    view.normed, view.query_norm_D, view.key_norm_D, eps,
-                    self.kv_heads, cache.rows, keys_N[split:], cache.tokens, blas.q_,
-                )  # fmt: skip
+            loops.enter(
+                space.normed_, *view.qkv, space.qkv_,
+                self._cos_TD, self._sin_TD, positions_N,
+                view.normed, view.query_norm_D, view.key_norm_D, eps,
+                self.kv_heads, cache.rows, rows_N + index * cache.layer_rows, cache.tokens, space.q_,
+            )  # fmt: skip
             attention(index, space.q, self.scale, space.attended)
-            if split:
-                self._leave(view, looped, eps, end_C)
-            if split < count:
-                self._product(blas.attended, view.out, blas.delta)
-                loops.add_norm(blas.x_, blas.delta_, view.norm_mlp_C, eps, blas.normed_)
-                self._product(blas.normed, view.gate_up, blas.gate_up)
-                loops.gate(blas.gate_up_, blas.gated_)
-                self._product(blas.gated, view.down, blas.delta)
-                loops.add_norm(blas.x_, blas.delta_, end_C, eps, blas.normed_)
+            loops.leave(
+                space.attended_, *view.out, space.x_, space.delta_,
+                view.norm_mlp_C, eps, space.normed_,
+                *view.gate_up, space.gate_up_, space.gated_, *view.down, end_C,
+            )  # fmt: skip
         wanted = len(batch.logits_at)
         last = space.normed if wanted == count else space.normed[batch.logits_at]
         self.hidden = last
         return weights.head(last, space.logits[:wanted])
-
-    def _leave(self, view: _Views, space: _Space, eps: np.float32, end_C: Floats) -> None:
-        self.loops.leave(
-            space.attended_,
-            *view.out,
-            space.x_,
-            space.delta_,
-            view.norm_mlp_C,
-            eps,
-            space.normed_,
-            *view.gate_up,
-            space.gate_up_,
-            space.gated_,
-            *view.down,
-            end_C,
-        )
-
-    def _product(self, x_NI: torch.Tensor, panels: tuple[Floats, Floats], out_NO: torch.Tensor) -> None:
-        """x · weight + bias by BLAS."""
-        weight_PIO, bias_PO = (torch.from_numpy(array) for array in panels)
-        count, inputs, width = weight_PIO.shape
-        if self._unpacked.numel() < weight_PIO.numel():
-            self._unpacked = torch.empty(weight_PIO.numel())
-        weight_IO = self._unpacked[: weight_PIO.numel()].view(inputs, count * width)
-        weight_IO.view(inputs, count, width).copy_(weight_PIO.transpose(0, 1))
-        outputs = out_NO.shape[1]
-        torch.addmm(bias_PO.flatten()[:outputs], x_NI, weight_IO[:, :outputs], out=out_NO)
 
     def _room(self, tokens: int) -> _Space:
         if len(self._whole.x) < tokens:

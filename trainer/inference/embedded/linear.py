@@ -37,7 +37,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """A weight in the layout of `Loops.product`: panels of 32 outputs, inputs first in each, zero-padded."""
+    """A weight in the layout of `Loops.product`: panels of 16 outputs, inputs first in each, zero-padded."""
 
     weight_PIO: Floats
     bias_PO: Floats

@@ -66,27 +66,6 @@ class Loops(Protocol):
         norm_end_C: Floats,
     ) -> None: ...
 
-    def rotate(
-        self,
-        qkv_NE: Floats,
-        cos_TD: Floats,
-        sin_TD: Floats,
-        positions_N: Ints,
-        normed: bool,
-        query_norm_D: Floats,
-        key_norm_D: Floats,
-        eps: np.float32,
-        kv_heads: int,
-        rows_RE: Floats,
-        keys_N: Ints,
-        values_after: int,
-        q_NE: Floats,
-    ) -> None: ...
-
-    def add_norm(self, x_NC: Floats, delta_NC: Floats, weight_C: Floats, eps: np.float32, out_NC: Floats) -> None: ...
-
-    def gate(self, gate_up_NF: Floats, out_NF: Floats) -> None: ...
-
     def attend(
         self,
         q_NE: Floats,

@@ -18,7 +18,7 @@ from trainer.inference.embedded.kernels.numba_products import PANEL as PANEL
 from trainer.inference.embedded.kernels.numba_products import product
 from trainer.inference.embedded.kernels.vectors import WIDTH, larger, load, splat, store
 
-BUILT_ON = "ff56c12efd4bda1c"
+BUILT_ON = "ea3a99ff64853071"
 """Digest of the files compiled into these loops: for its cache, numba looks only at the file of a loop."""
 
 _BLOCK = 64

@@ -69,15 +69,32 @@ def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     return types.none(array, types.int64), emit
 
 
+def _everywhere(builder: Any, number: Any) -> Any:
+    empty = ir.Constant(_IR, ir.Undefined)
+    one = builder.insert_element(empty, number, ir.Constant(_INDEX, 0))
+    return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH))
+
+
 def _splat(typing: Any, number: Any) -> Any:
     """The same number 16 times."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        empty = ir.Constant(_IR, ir.Undefined)
-        one = builder.insert_element(empty, arguments[0], ir.Constant(_INDEX, 0))
-        return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(_INDEX, WIDTH), [0] * WIDTH))
+        return _everywhere(builder, arguments[0])
 
     return _vector(types.float32), emit
+
+
+def _spread(typing: Any, array: Any, at: Any) -> Any:
+    """Element `at` of a contiguous array 16 times, counted from its beginning whatever its shape.
+
+    `splat(array[at])` would look for indices below zero first, in more instructions than the products around it.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return _everywhere(builder, builder.load(builder.gep(data, [arguments[1]])))
+
+    return _vector(array, types.int64), emit
 
 
 def _fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
@@ -120,6 +137,7 @@ load: Final[Any] = intrinsic(_load)
 store: Final[Any] = intrinsic(_store)
 prefetch: Final[Any] = intrinsic(_prefetch)
 splat: Final[Any] = intrinsic(_splat)
+spread: Final[Any] = intrinsic(_spread)
 fma: Final[Any] = intrinsic(_fma)
 larger: Final[Any] = intrinsic(_larger)
 fold8, fold4, fold2, fold1 = (_folding(width) for width in (8, 4, 2, 1))
