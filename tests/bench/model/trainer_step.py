@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -65,13 +65,20 @@ class Teller:
 
     def say(self, step: float, generate: float, **more: float) -> None:
         if self.device.type == "cpu":
-            self.saw(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+            self.saw(peak_resident())
         else:
             self.saw(torch.cuda.max_memory_allocated(self.device))
         seconds = {name: round(value, 6) for name, value in {"step": step, "generate": generate, **more}.items()}
         line = json.dumps(seconds | {"mib": round(self._most / 2**20)})
         for stream in (sys.stdout, sys.stderr):
             print(line, file=stream, flush=True)
+
+
+def peak_resident() -> int:
+    """Bytes that this process had resident at most. `getrusage` would count what its parent had before it was started."""
+    status = Path("/proc/self/status").read_text()
+    [peak] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(peak) * 1024
 
 
 def prompts_of(tokenizer: Any, sizes: Sizes, steps: int) -> list[str]:
