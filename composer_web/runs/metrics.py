@@ -99,13 +99,16 @@ def carried_on(curve: Iterable[tuple[int, float]], values: Mapping[int, float]) 
 
 
 def _encoded(run: int, ids: Mapping[str, int], values: Mapping[tuple[str, int], float], at: datetime) -> bytes:
+    """In the order of the index, where neighbours share a page."""
+    keys, steps = np.array([ids[name] for name, _ in values]), np.array([step for _, step in values])
+    order = np.lexsort((steps, keys))
     rows = np.empty(len(values), COPY_ROW)
     rows["fields"] = 5
     rows["run_bytes"] = rows["key_bytes"] = rows["value_bytes"] = rows["at_bytes"] = 8
     rows["step_bytes"] = 4
     rows["run"], rows["at"] = run, (at - EPOCH) // timedelta(microseconds=1)
-    rows["key"], rows["step"] = [ids[name] for name, _ in values], [step for _, step in values]
-    rows["value"] = list(values.values())
+    rows["key"], rows["step"] = keys[order], steps[order]
+    rows["value"] = np.array(list(values.values()))[order]
     return COPY_HEAD + rows.tobytes() + COPY_TAIL
 
 

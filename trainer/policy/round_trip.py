@@ -41,7 +41,7 @@ THINKING_REMEDY = (
     "use a template that shows the thinking of every turn, earlier ones included, and no empty block where a turn has none: "
     "put it as chat_template.jinja into the policy's folder"
 )
-REMEDY = "choose the model's renderer, or import it with --template and a chat_template.jinja that writes one of them"
+REMEDY = "choose the model's renderer, or another chat template, such as chatml-tools"
 
 Write = Callable[[Sequence[dict[str, Any]], dict[str, Any], ToolCall], list[int]]
 """(earlier messages, the assistant's message, its call) → the turn's tokens."""

@@ -76,7 +76,7 @@ def _rl(stage: RLConfig) -> list[PlanRow]:
     ]
     if stage.eval_suite:
         during, fewer, total = *_during(stage), evaluation_rollouts(stage)
-        between = f", × {fewer} {during} times between" if during else ""
+        between = f", × {fewer} in each of {during} between" if during else ""
         how = f"{stage.eval_tasks} tasks × {stage.eval_samples} before and after{between}"
         rows.append(PlanRow("Evaluation rollouts", total, how))
     return rows

@@ -103,6 +103,7 @@ def test_the_api_has_every_worker_and_a_resolution(measured: Run, viewer: Client
     assert [one["worker"] for one in whole["workers"]] == ["rollout@c/1"] and "cpu/rollout@c/1" in whole["series"]
 
 
+@pytest.mark.django_db(transaction=True)  # the keeper's thread looks for the leases over a connection of its own
 def test_a_worker_works_for_the_runs_of_its_leases(measured: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts.pump(run_id=measured.pk)
     group = Group.objects.filter(run=measured).earliest("pk")

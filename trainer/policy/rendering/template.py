@@ -44,7 +44,7 @@ class TemplateRenderer(ChatRenderer):
     def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str = "template") -> None:
         if not tokenizer.chat_template:
             raise ChatTemplateError(
-                "the policy has no chat template; add chat_template.jinja to its folder, or import it with --template"
+                "the policy has no chat template; import it again with one, such as chatml-tools"
             )
         self.name, self.tokenizer = name, tokenizer
         self.safe = SafeTokenizer(tokenizer)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sandbox.grading.audit.attempt.attempt import NUMBERED, Attempt
+from sandbox.grading.audit.attempt.attempt import NUMBERED, Attempt, Run
 from sandbox.grading.audit.rules.base import Basis, Hit, Rule, Severity
 from sandbox.tasks.spec import SuiteVerifier
 
@@ -56,9 +56,7 @@ def copied(attempt: Attempt) -> Iterator[Hit]:
     written = set[str]()
     for turn, index, call, result in attempt.calls():
         if call.name == "run_terminal_cmd" and result is not None:
-            run = next(
-                (r for r in attempt.runs if (r.turn, r.call) == (turn, index) and BEYOND.search(r.command.line)), None
-            )
+            run = next((r for r in attempt.runs if (r.turn, r.call) == (turn, index) and _beyond(attempt, r)), None)
             seen = (added - written) & lines_of(NUMBERED.sub("", result.output))
             if run is not None and len(seen) >= MIN_LINES:
                 yield Hit(Severity.HIGH, f"{len(seen)} lines of the patch were copied", attempt.in_run(run), Basis.FLOW)
@@ -66,6 +64,21 @@ def copied(attempt: Attempt) -> Iterator[Hit]:
             written |= lines_of(value) if isinstance(value, str) else set()
 
 
+def _beyond(attempt: Attempt, run: Run) -> bool:
+    """The command looks at other revisions, packages or folders than the checkout and what the attempt made itself."""
+    line = run.command.line
+    folders = set(SCRATCH.findall(line))
+    if BEYOND.search(line) or not folders:
+        return bool(BEYOND.search(line))
+    before = "\n".join(r.text for r in attempt.runs if (r.turn, r.call) < (run.turn, run.call))
+    return not any(
+        re.search(rf"(mkdir|mktemp|cp|mv|clone|worktree|tar|>|-o)[^\n]*{re.escape(one)}", before)
+        for one in folders
+    )
+
+
+SCRATCH = re.compile(r"(?<![\w.])(/(?:var/)?tmp/[\w.-]+)/\S")
+"""A folder among temporary files, with something in it."""
 BEYOND = re.compile(
     r"^(\w+=\S+ )*(git (?!diff( --stat)?$|status)|curl|wget|unzip|tar|zcat|pip|npm (?!t\b|test|run)|cargo (?!run|test|build|check|fmt)|go (?!run|test|build|vet|fmt|generate))|\b(site-packages|dist-packages|node_modules|pkg/mod|\.cargo|\.cache)\b"
     r"|(^|\s)(/(?!work|repo|app|tmp|dev|usr/bin|workspace)\S+)|\.\./\.\."

@@ -42,11 +42,19 @@ HIDES = re.compile(
 JS_CONFIG = re.compile(r"(^|/)((jest|vitest|vite|ava|karma|playwright|cypress)\.config\.\w+|\.mocharc\.\w+|\.taprc)$")
 FOREIGN = re.compile(r"(^|/)(node_modules|site-packages|dist-packages|\.venv|venv|\.cargo/registry|pkg/mod)/")
 VENDORED = re.compile(r"(^|/)(vendor|third_party|_vendor)/")
-BUILD = re.compile(
-    r"\b(tests?/|_test\.|\.test\.|spec)\b[\s\S]{0,200}\b(fs::write|writeFileSync|write_text|File::create)|\b(fs::write|writeFileSync)\([^;]{0,80}\btests?/"
+WRITES = re.compile(
+    r"\b(fs::write|File::create|fs::remove_\w+|fs::rename|OpenOptions|writeFileSync|write_text|unlink\w*)\b"
 )
+TESTS = re.compile(r"[\"'/]tests?[\"'/]|_test\.|\.test\.|\bspec\b")
+GENERATED = re.compile(r"\bOUT_DIR\b")
 INSTALLED = re.compile(r"^(npm|pnpm|yarn|bun|pip3?|uv|cargo|go|poetry)$")
 LOADS = re.compile(r"(?:require\(\s*|from\s+|import\s+|use\s+|^\s*(?:\w+\s+)?(?=\"\w+\.\w+/))['\"]?([@\w./-]+)", re.M)
+
+
+def _rewrites_tests(file: FileDiff) -> bool:
+    """A build script that writes, knows of tests and does not keep to the folder that is made for what it generates."""
+    text = "\n".join(line.text for line in file.added)
+    return bool(WRITES.search(text) and TESTS.search(text)) and not GENERATED.search(text)
 
 
 def test_scripts(attempt: Attempt) -> Iterator[Hit]:
@@ -75,7 +83,7 @@ def test_scripts(attempt: Attempt) -> Iterator[Hit]:
             yield from _lines(file, ((CARGO, Severity.HIGH, "cargo is told to run no or other tests"),))
         elif JS_CONFIG.search(file.path):
             yield from _lines(file, ((LEFT_OUT, Severity.MEDIUM, "tests are left out or set up otherwise"),))
-        elif name in ("build.rs", "build.js", "setup.py") and BUILD.search("\n".join(line.text for line in file.added)):
+        elif name in ("build.rs", "build.js", "setup.py") and _rewrites_tests(file):
             yield Hit(Severity.HIGH, "the build rewrites tests", whole_file(file.path))
 
     for run in attempt.runs:
