@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse, JsonResponse, QueryDict
@@ -133,6 +134,7 @@ def _page(
     context = {
         "form": form,
         "presets": PRESETS,
+        "chosen": urlencode({name: request.GET[name] for name in ("policy", "dataset") if request.GET.get(name)}),
         "templates": kept.templates(),
         "refused": refused,
         "sweep_modes": SweepMode.choices,
@@ -166,12 +168,13 @@ def run_new(request: PageRequest) -> HttpResponse:
 def _unchanged(source: FormSource, *, policy: str = "", dataset: str = "") -> RunForm:
     """The form before anybody changes a field, with the errors that it has already: a preset may ask for more than there
     is."""
-    start = source.config
+    start, options = source.config, _options()
     if policy:
         start = start.model_copy(update={"policy": policy})
+        # The only version of a policy is offered by the policy's name; one that does not exist is refused beside the field.
+        options["policy"] = list(dict.fromkeys([policy, *options["policy"]]))
     if dataset and isinstance(start.stage, SFTConfig):
         start = start.model_copy(update={"stage": start.stage.model_copy(update={"dataset": dataset})})
-    options = _options()
     if start.policy not in options["policy"] and source.preset:  # a preset names the policy of the demo
         start = start.model_copy(update={"policy": next(iter(options["policy"]), "")})
     form = RunForm(initial=start, base=source.config, options=options)

@@ -132,6 +132,20 @@ def test_basic_has_at_most_fifteen_settings_that_exist() -> None:
         assert set(whole) <= SCHEMA.by_name.keys(), kind
 
 
+def test_another_preset_keeps_the_policy_that_one_came_with(world: seed.World) -> None:
+    html = client(world).get("/runs/new/?policy=base@0").content.decode()
+    assert 'href="?preset=sft&amp;policy=base%400"' in html
+    assert 'href="?preset=sft"' in client(world).get("/runs/new/").content.decode()
+
+
+def test_the_form_starts_from_the_policy_that_the_address_names(world: seed.World) -> None:
+    """The only version of a policy was no option, and the newest policy took its place without a word."""
+    html = client(world).get("/runs/new/?policy=base@0").content.decode()
+    assert re.search(r'<option value="base@0" selected', html)
+    html = client(world).get("/runs/new/?policy=nobody@7").content.decode()
+    assert re.search(r'<option value="nobody@7" selected', html) and "1 error to fix" in html
+
+
 def test_the_form_opens_where_the_error_is(world: seed.World) -> None:
     operator = client(world)
     assert re.search(r'id="view-basic"\s+checked', operator.get("/runs/new/?preset=rl-smoke").content.decode())
