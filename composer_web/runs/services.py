@@ -119,7 +119,7 @@ def _usable_tasks(name: str, field: str) -> tuple[int, int]:
     if suite is None:
         known = (
             ", ".join(Suite.objects.values_list("name", flat=True)[:8])
-            or "none yet; generate tasks (Tasks → Generators), or load the sample data (on the home page, or manage.py build_suites)"
+            or "none yet; generate tasks (Tasks → Generators) or load the sample data (home page, manage.py build_suites)"
         )
         raise UserError(field, f"there is no suite {name!r}; there are: {known}")
     if suite.retired_at is not None:

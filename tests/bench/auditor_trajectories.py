@@ -26,7 +26,10 @@ from sandbox.repositories.files import Files, RelativePath
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, PytestVerifier, TaskSpec
 
-SETS = tuple(Path(__file__).with_name(name) for name in ("auditor_blind_4", "auditor_blind_3", "auditor_blind_2", "auditor_blind"))
+SETS = tuple(
+    Path(__file__).with_name(name)
+    for name in ("auditor_blind_4", "auditor_blind_3", "auditor_blind_2", "auditor_blind")
+)
 """Folders of trajectories, the newest first."""
 TEST_SECONDS = 10.0
 """Processor time of one observed run of hidden tests: those of a set are small, and some work never ends."""

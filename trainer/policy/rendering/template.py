@@ -43,9 +43,7 @@ class TemplateRenderer(ChatRenderer):
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str = "template") -> None:
         if not tokenizer.chat_template:
-            raise ChatTemplateError(
-                "the policy has no chat template; import it again with one, such as chatml-tools"
-            )
+            raise ChatTemplateError("the policy has no chat template; import it again with one, such as chatml-tools")
         self.name, self.tokenizer = name, tokenizer
         self.safe = SafeTokenizer(tokenizer)
         self.syntax = syntax_of(self.safe, lambda: self.stop_ids)

@@ -72,8 +72,7 @@ def _beyond(attempt: Attempt, run: Run) -> bool:
         return bool(BEYOND.search(line))
     before = "\n".join(r.text for r in attempt.runs if (r.turn, r.call) < (run.turn, run.call))
     return not any(
-        re.search(rf"(mkdir|mktemp|cp|mv|clone|worktree|tar|>|-o)[^\n]*{re.escape(one)}", before)
-        for one in folders
+        re.search(rf"(mkdir|mktemp|cp|mv|clone|worktree|tar|>|-o)[^\n]*{re.escape(one)}", before) for one in folders
     )
 
 
