@@ -9,13 +9,14 @@ from django.test import Client
 from django.utils import timezone
 
 from composer_web.accounts.models import User
-from composer_web.core.models import WorkerSample
+from composer_web.core.models import Lease, WorkerSample
 from composer_web.core.queue import leases
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.dispatch.working_for import runs
 from composer_web.rollouts.models import Group
 from composer_web.runs.charts import system_metrics
 from composer_web.runs.models import Run
+from tests.web.helpers import eventually
 
 pytestmark = pytest.mark.django_db
 GIB = 1 << 30
@@ -110,8 +111,13 @@ def test_a_worker_works_for_the_runs_of_its_leases(measured: Run, monkeypatch: p
     keeper = leases.Keeper()
     monkeypatch.setattr(leases, "keeper", keeper)
     assert runs() == []
+    kept = []
     for resource in (f"group:{group.pk}", "snapshots"):
         held = leases.take(resource, owner="rollout@a/1", seconds=60)
         assert held is not None
+        kept.append((held, Lease.objects.get(pk=resource).expires_at))
         keeper.keep(held)
     assert runs() == [measured.pk]
+    for held, until in kept:  # the thread has nothing left to do when the test ends
+        eventually(lambda: Lease.objects.get(pk=held.resource).expires_at > until, what="an extension")  # noqa: B023
+        keeper.drop(held)
