@@ -250,7 +250,10 @@ def test_a_template_that_nobody_judged_ends_the_evaluation_at_its_first_rollout(
     [
         (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json: the file is missing"),
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "Restore the tokenizer files"),
-        (lambda folder: (folder / "chat_template.jinja").unlink(), "no chat template; add chat_template.jinja"),
+        (
+            lambda folder: (folder / "chat_template.jinja").unlink(),
+            "no chat template; import it again with one, such as chatml-tools",
+        ),
         (lambda folder: (folder / "chat_template.jinja").write_text("{% for %}"), "refuses a conversation"),
     ],
 )
