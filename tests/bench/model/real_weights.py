@@ -63,6 +63,7 @@ def after_steps(folder: Path) -> tuple[dict[str, float], dict[str, tuple[State, 
             total_steps=2,
             micro_batch_tokens=4 * (SIZES.prompt_tokens + SIZES.new),
             backend=SingleProcess(precision="float32"),
+            round_weights=True,
         )
         published = rounded(learner.weights())
         limits = Limits(max_num_seqs=SIZES.prompts * SIZES.group, max_context=256)
