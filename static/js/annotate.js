@@ -61,7 +61,7 @@ export function startAnnotations(page, { current, token }) {
   document.addEventListener("htmx:beforeSwap", (event) => {
     const { target, requestConfig } = event.detail;
     if (target !== bar()) return;
-    const writes = form() && !form().hidden && form().elements.text.value;
+    const writes = form() && !form().hidden && (form().elements.text.value || form().contains(document.activeElement));
     const types = bar().contains(document.activeElement) && document.activeElement.matches("input") && document.activeElement.value;
     if (requestConfig.verb === "get" && (writes || types)) event.detail.shouldSwap = false;
     else if (form() && !bar().contains(form())) form().remove(); // the answer brings another

@@ -268,6 +268,22 @@ def test_a_rollout_is_watched_while_it_runs(operator: Page, product: Product) ->
     expect(page.locator("[data-growing]")).to_have_count(0)
 
 
+def test_a_refresh_leaves_the_comment_form_that_was_just_opened(operator: Page, product: Product) -> None:
+    """Not a letter is written yet, and what is typed next belongs in it."""
+    page, rollout = operator, Rollout.objects.filter(group__run=product.world.run, verdict="failed").latest("pk")
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/")
+    expect(page.locator("[data-trajectory][data-ready]")).to_be_visible()
+    page.keyboard.press("c")
+    expect(page.locator("#comment-text")).to_be_focused()
+    with page.expect_response(lambda answer: answer.request.headers.get("hx-target") == "annotations"):
+        page.evaluate("htmx.trigger('#annotations', 'oc:refresh')")
+    page.evaluate("new Promise(requestAnimationFrame)")
+    page.keyboard.type("It repeats itself here")
+    expect(page.locator("#comment-text")).to_have_value("It repeats itself here")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#annotations .comment")).to_contain_text("It repeats itself here")
+
+
 def test_a_rollout_is_annotated_by_keyboard_alone(operator: Page, product: Product) -> None:
     page, run = operator, product.world.run
     failed = list(Rollout.objects.filter(group__run=run, verdict="failed").order_by("-pk"))
