@@ -67,7 +67,7 @@ def test_a_model_is_imported_and_trained_in_ten_clicks(stack: Stack, page: Page,
     hand.press(page.get_by_role("link", name="start a run").first)
     # A model of this size passes no task yet: reinforcement learning would end with "Run SFT on demonstrations first".
     hand.press(page.get_by_role("link", name="SFT on expert episodes"))
-    expect(page.get_by_label("Policy").first).to_have_value("smol@0")
+    expect(page.locator("[name='policy']").first).to_have_value("smol@0")
     page.locator("fieldset:not([hidden])").get_by_label("Steps", exact=True).first.fill("1")
     expect(page.locator("#formbar")).to_contain_text("2 changes")
     expect(page.locator("#formbar")).not_to_contain_text("to fix")

@@ -105,9 +105,9 @@ class SFTConfig(Part):
     kind: Literal["sft"] = "sft"
     dataset: str = setting(
         "",
-        "Prepared dataset of conversations or rollouts to train on (page Datasets); empty for the toy's scripted expert",
+        "Prepared dataset of conversations or rollouts to train on (page Datasets); empty for a scripted expert",
         pattern=FOLDER,
-        nothing="the toy's scripted expert",
+        nothing="a scripted expert",
     )
     max_tokens: int = setting(
         8192, "Conversations of a dataset that have more tokens are left out and counted", ge=16, advanced=True

@@ -113,6 +113,16 @@ REAL = (
         ),
     ),
     Preset(
+        "sft-expert",
+        "SFT on expert episodes",
+        "What a model needs before RL when it passes no task: a scripted expert works in real sandboxes, half of its attempts "
+        "are the intended fix, and the model learns the tools and the course of an episode from them.",
+        RunConfig(
+            name="SFT on expert episodes",
+            stage=SFTConfig(episodes=200, expert_accuracy=0.5, steps=50, optimizer=OptimizerConfig(warmup_steps=3)),
+        ),
+    ),
+    Preset(
         "sft",
         "SFT on a dataset",
         "Supervised training on conversations or recorded rollouts: name the dataset.",
@@ -177,9 +187,9 @@ TOY = (
     ),
     Preset(
         "sft-toy",
-        "SFT on expert episodes",
+        "SFT of the toy",
         "Records imperfect scripted episodes in real sandboxes and trains the toy on them.",
-        RunConfig(name="SFT on expert episodes", stage=toy_sft()),
+        RunConfig(name="SFT of the toy", stage=toy_sft()),
         toy=True,
     ),
     Preset(

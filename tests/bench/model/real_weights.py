@@ -41,7 +41,9 @@ ARC_PACKAGES = ("fireworks-delta-compression==0.1.0", "zstandard")
 
 
 def rounded(state: Mapping[str, torch.Tensor]) -> State:
-    return {name: tensor.detach().bfloat16() for name, tensor in state.items()}
+    """As published: a tied weight once."""
+    kept = {tensor.data_ptr(): name for name, tensor in reversed(state.items())}
+    return {name: tensor.detach().bfloat16() for name, tensor in state.items() if kept[tensor.data_ptr()] == name}
 
 
 def after_steps(folder: Path) -> tuple[dict[str, float], dict[str, tuple[State, State]]]:

@@ -55,7 +55,7 @@ def versions(draw: st.DrawFn) -> tuple[Array, Array, str]:
 def test_any_bytes_come_back_and_both_loops_agree(case: tuple[Array, Array, str], mode: Mode) -> None:
     base, new, dtype = case
     ours, theirs = (there_and_back(base, new, dtype, mode, loops) for loops in TIERS)
-    assert ours == theirs
+    assert ours == theirs or (mode == "small" and theirs[0] == block.RANGED)  # which needs a compiler
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -175,7 +175,7 @@ def test_broken_blocks_are_refused_or_harmless(data: st.DataObject, dtype: str, 
     refused_or_whole(base, bytes(broken), dtype)
 
 
-@given(st.data(), st.sampled_from(["bfloat16", "float32", "uint8"]), st.integers(0, 3))
+@given(st.data(), st.sampled_from(["bfloat16", "float32", "uint8"]), st.integers(0, 4))
 @settings(max_examples=80, deadline=None)
 @example(None, "bfloat16", 1)
 def test_hostile_streams_in_sound_frames_never_reach_outside(data: st.DataObject | None, dtype: str, kind: int) -> None:
@@ -189,7 +189,8 @@ def test_hostile_streams_in_sound_frames_never_reach_outside(data: st.DataObject
         rows = data.draw(st.lists(st.tuples(number, number, number, number), max_size=3))
         stream = st.binary(max_size=400)
         parts = [np.array(rows, "<u4").tobytes(), *(data.draw(stream) for _ in range(3)), data.draw(stream)]
-    frames = [zstandard.compress(part) if part else b"" for part in parts[: 1 if kind == 0 else 5]]
+    pack = bytes if kind == block.RANGED else zstandard.compress
+    frames = [pack(part) if part else b"" for part in parts[: 1 if kind in (0, 4) else 5]]
     head = block.HEADER.pack(kind, form.size, base.size // form.size)
     lengths = b"".join(block.LENGTH.pack(len(frame)) for frame in frames)
     refused_or_whole(base, head + lengths + b"".join(frames), dtype)

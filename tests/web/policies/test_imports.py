@@ -57,7 +57,7 @@ def test_from_the_page_to_a_policy(tmp_path: Path, people: dict[str, User]) -> N
     for words in ("qwen3", "GGUF Q8_0, dequantised to bfloat16", "128 tokens", "It has all that episodes need"):
         assert words in html
     part = viewer.get("/policies/imports/", headers={"HX-Request": "true"}).content.decode()
-    assert "tiny" not in part and "hx-get" not in part
+    assert 'href="/policies/tiny/"' in part and "hx-get" not in part, "what has ended is there to be opened"
 
 
 @pytest.mark.slow

@@ -3,9 +3,10 @@
 Signed zeros, infinities and NaN payloads survive because nothing is ever computed with them.
 
 `fast`: gaps between changed words and differences of the raw words, zstd. Words with exponents so small that many of
-them change are counted apart, as bits: they are few, and hold a good part of the changes. `small`: the same, with all
-positions ordered by the receiver's old exponent, on which the chance of a change depends. Where many words change, XOR
-in byte planes and zstd is tried as well, and the shorter of the two is kept.
+them change are counted apart, as bits: they are few, and hold a good part of the changes. `small`: a range coder whose
+odds depend on the receiver's old exponent (`ranged`); where it does not fit (wide words, a tenth of them changed, no
+compiler), gaps and differences ordered by that exponent and zstd. Where many words change, XOR in byte planes and zstd is
+tried as well, and the shorter of the two is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from trainer.weights.codec import block, numpy_loops
+from trainer.weights.codec import block, numpy_loops, ranged
 from trainer.weights.codec.streams import BitmapBlock, Loops, Streams
 from trainer.weights.codec.words import FORMATS, Bytes, WordFormat, Words
 
@@ -74,6 +75,8 @@ def encode(base: Bytes, new: Bytes, form: WordFormat, mode: Mode = "small", usin
         coded = loop.encode_bitmap(old, fresh, form, lambda changed: _threshold(old, changed, form))
         sparse, changed = block.pack_bitmap(old.size, form, coded), coded.changed
     else:
+        if loop is not numpy_loops and (smallest := _ranged(old, fresh, form)) is not None:
+            return smallest
         used, kind = (form, block.ORDERED) if form.mask else (block.plain(form), block.PLAIN)
         streams = loop.split(old, fresh, used)
         sparse, changed = block.pack_sparse(kind, old.size, form, streams), streams.changed
@@ -93,10 +96,21 @@ def decode(base: Bytes, payload: bytes | memoryview, form: WordFormat, out: Byte
     loop = using or loops()
     if isinstance(content, BitmapBlock):
         loop.decode_bitmap(old, content, form, fresh)
+    elif isinstance(content, block.RangedBlock):
+        ranged.decode(old, content.data, form, content.changed, fresh)
     elif isinstance(content, Streams):
         loop.join(old, content, form if kind == block.ORDERED else block.plain(form), fresh)
     else:
         np.bitwise_xor(base, content, out=out)
+
+
+def _ranged(old: Words, fresh: Words, form: WordFormat) -> bytes | None:
+    if not (ranged.IS_COMPILED and ranged.fits(form)):
+        return None
+    changed = int(np.count_nonzero(old != fresh))
+    if changed > ranged.MAX_CHANGED * old.size or (data := ranged.encode(old, fresh, form, changed)) is None:
+        return None
+    return block.pack_ranged(old.size, form, block.RangedBlock(changed, data))
 
 
 def _threshold(words: Words, changed: npt.NDArray[np.int64], form: WordFormat) -> int:

@@ -1,25 +1,27 @@
 """One coded block: a header, then zstd frames. Every length is checked before anything is allocated or read.
 
-header   kind (0 dense, 1 plain order, 2 ordered by context, 3 bitmap-coded), word size, words, length of each frame
+header   kind (0 dense, 1 plain order, 2 ordered by context, 3 bitmap-coded, 4 ranged), word size, words, length of each frame
 dense    one frame: XOR of the raw words, split into byte planes
 sparse   five frames: table, gaps, bitmaps, steps, wide (`streams`, `bitmaps`)
 bitmap   five frames: head, gaps, bits, steps, wide (`streams.BitmapBlock`)
+ranged   one frame, and no zstd: changed words, then the bytes of a range coder (`ranged`)
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import zstandard
 
 from trainer.errors import CorruptPayload
-from trainer.weights.codec import bitmaps
+from trainer.weights.codec import bitmaps, ranged
 from trainer.weights.codec.streams import BitmapBlock, Streams
 from trainer.weights.codec.words import Bytes, WordFormat, Words
 
-DENSE, PLAIN, ORDERED, BITMAP = range(4)
+DENSE, PLAIN, ORDERED, BITMAP, RANGED = range(5)
 HEADER = struct.Struct("<BBI")
 LENGTH = struct.Struct("<I")
 # Level 1: 3 and 9 gain nothing on real deltas and cost 3-10 times the time. Matches only where seven bytes repeat: the
@@ -27,6 +29,16 @@ LENGTH = struct.Struct("<I")
 _PARAMETERS = zstandard.ZstdCompressionParameters.from_level(1, min_match=7)
 MAX_WORDS = 1 << 26
 _EMPTY = b""
+
+
+class RangedBlock(NamedTuple):
+    changed: int
+    data: Bytes
+
+
+def pack_ranged(words: int, form: WordFormat, coded: RangedBlock) -> bytes:
+    frame = LENGTH.pack(coded.changed) + coded.data.tobytes()
+    return HEADER.pack(RANGED, form.size, words) + LENGTH.pack(len(frame)) + frame
 
 
 def pack_sparse(kind: int, words: int, form: WordFormat, streams: Streams) -> bytes:
@@ -41,18 +53,25 @@ def pack_dense(base: Words, new: Words, form: WordFormat) -> bytes:
     return _pack(DENSE, base.size, form, [planes.data.cast("B") if planes.size else _EMPTY])
 
 
-def unpack(payload: memoryview, words: int, form: WordFormat) -> tuple[int, Bytes | Streams | BitmapBlock]:
-    """Kind of the block, and the XOR of the words (dense) or checked streams. Raises CorruptPayload."""
+def unpack(
+    payload: memoryview, words: int, form: WordFormat
+) -> tuple[int, Bytes | Streams | BitmapBlock | RangedBlock]:
+    """Kind of the block, and the XOR of the words (dense), checked streams, or coded decisions. Raises CorruptPayload."""
     if len(payload) < HEADER.size:
         raise CorruptPayload(f"a block of {len(payload)} bytes has no header")
     kind, size, count = HEADER.unpack_from(payload)
-    if kind > BITMAP or size != form.size or count != words:
+    if kind > RANGED or size != form.size or count != words:
         raise CorruptPayload(f"a block of {count} words of {size} bytes stands where {words} of {form.size} belong")
-    if kind in (ORDERED, BITMAP) and form.mask == 0:
+    if (kind in (ORDERED, BITMAP) and form.mask == 0) or (kind == RANGED and not ranged.fits(form)):
         raise CorruptPayload("a block is ordered by context, and its words have none")
     if kind == DENSE:
         (frame,) = _frames(payload, 1)
         return kind, _decompress(frame, words * size, exact=True).reshape(size, -1).T.reshape(-1)
+    if kind == RANGED:
+        (frame,) = _frames(payload, 1)
+        if len(frame) < LENGTH.size:
+            raise CorruptPayload("a ranged block does not say how many words it changes")
+        return kind, RangedBlock(LENGTH.unpack_from(frame)[0], np.frombuffer(frame[LENGTH.size :], np.uint8))
     frames = _frames(payload, 5)
     if kind == BITMAP:
         return kind, _bitmap(frames, words, form)
