@@ -52,6 +52,10 @@ def batches(examples: Iterator[Example], *, batch_tokens: int, seed: int, pool: 
         yield from cut
 
 
+_UNLEARNED_TOKENS = 4096
+"""Most padded tokens of one pass that only measures, where no other bound is set."""
+
+
 class SupervisedLearner:
     """Owns the trained model and its optimizer. The weights are float32, whatever the compute format."""
 
@@ -98,16 +102,17 @@ class SupervisedLearner:
         }
 
     def loss(self, batch: Sequence[Example]) -> float:
-        """The loss that `train` would report for the batch, without learning."""
+        """The loss that `train` would report for the batch, without learning. Rows of like length share a pass."""
         self.model.eval()
         with torch.no_grad():
-            found, _ = self._passes(batch, learn=False)
+            rows = sorted(batch, key=lambda example: len(example.ids))
+            found, _ = self._passes(rows, learn=False)
         self.model.train()
         return found
 
     def _passes(self, batch: Sequence[Example], *, learn: bool) -> tuple[float, float | None]:
         """Weighted mean over the whole batch, accumulated over parts of it."""
-        parts = cut(batch, self.micro_batch_tokens)
+        parts = cut(batch, self.micro_batch_tokens or (0 if learn else _UNLEARNED_TOKENS))
         total = total_weight(batch) if len(parts) > 1 else None
         loss, right = 0.0, 0.0
         known = True

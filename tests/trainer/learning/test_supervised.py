@@ -56,6 +56,14 @@ def test_what_is_computed_in_is_a_setting_and_weights_stay_whole() -> None:
         assert stage(parallel={"precision": "float32"}).parallel.precision == "float32"
 
 
+def test_rows_that_are_only_measured_share_passes_of_like_length() -> None:
+    learner = SupervisedLearner(worlds.policy("qwen3"), optimizer=OPTIMIZER, total_steps=10, precision="float32")
+    batch = rows(2)
+    many = [row for _ in range(80) for row in batch]  # more than one pass takes
+    assert sum(len(row.ids) for row in many) > 4096
+    assert learner.loss(many) == pytest.approx(learner.loss(batch), rel=1e-5)
+
+
 def test_no_more_logits_exist_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     real = fused_linear_logprob.chunk_logps

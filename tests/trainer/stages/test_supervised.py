@@ -13,6 +13,7 @@ from trainer.midtrain.stage import run_midtrain
 from trainer.policy.round_trip import check_template
 from trainer.sft.expert_episodes import EpisodeTurn, ExpertEpisode
 from trainer.sft.stage import run_sft
+from trainer.stages.supervised_loop import Alone
 from trainer.toy.preset import toy_midtrain, toy_sft
 
 pytestmark = pytest.mark.integration
@@ -68,14 +69,15 @@ def episodes(count: int) -> list[ExpertEpisode]:
     ]
 
 
-def sft(root, sink, data, policy_dir=BASE_POLICY):
+def sft(root, sink, data, policy_dir=BASE_POLICY, trainee_of=Alone, **changes):
     return run_sft(
         policy_dir=policy_dir,
-        config=toy_sft(**COMMON),
+        config=toy_sft(**(COMMON | changes)),
         seed=0,
         episodes=data,
         sink=sink,
         checkpoints=CheckpointStore(root, keep=1),
+        trainee_of=trainee_of,
     )
 
 
@@ -120,6 +122,24 @@ def test_sft_learns_its_episodes(tmp_path):
     sink = MemorySink()
     sft(tmp_path, sink, episodes(40))
     assert sink.values[4]["loss/heldout"] < sink.values[1]["loss/heldout"]
+
+
+class Watched(Alone):
+    """Notes how many tokens are measured at a time."""
+
+    measured: list[int]
+
+    def loss(self, rows):
+        self.measured.append(sum(len(row.ids) for row in rows))
+        return super().loss(rows)
+
+
+@pytest.mark.parametrize(("batch_tokens", "most"), [(60, 240), (600, 2400), (1, 150)])
+def test_measuring_held_out_rows_costs_about_as_much_as_a_step(tmp_path, batch_tokens, most):
+    """SFT of a real model measured six times the tokens of a step, padded to the longest row, before it told of step 1."""
+    Watched.measured = []
+    sft(tmp_path, MemorySink(), episodes(240), trainee_of=Watched, batch_tokens=batch_tokens, steps=1)
+    assert 0 < Watched.measured[0] <= most  # a row at least: about 100 tokens
 
 
 HYBRID = """\
