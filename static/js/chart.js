@@ -5,7 +5,6 @@ import { around, closest, placement } from "./charts/axis.js";
 import { cursorAt, follow } from "./charts/cursor.js";
 import { grouped, groupsOf } from "./charts/groups.js";
 import { legend, values } from "./charts/legend.js";
-import { MARGIN, react } from "./charts/margins.js";
 import { series } from "./charts/series.js";
 import { smoothed } from "./charts/smoothing.js";
 import { onChange, set, startView, view } from "./chartview.js";
@@ -166,8 +165,9 @@ class Panel {
     const shown = lines.filter((line) => !this.hidden.has(this.name(line)));
     const last = lines.reduce((most, line) => Math.max(most, line.rows.at(-1).x), 0);
     const events = this.view.events === "on" && lines.length ? markTraces(this.marks, place.unit, last) : [];
-    const traces = [...shown.flatMap((line) => this.traces(line, place)), ...events];
-    this.sides = await react(Plotly, this.plot, traces, this.layout(place, shown, events.length > 0), this.sides);
+    await Plotly.react(this.plot, [...shown.flatMap((line) => this.traces(line, place)), ...events], this.layout(place, shown, events.length > 0), {
+      displayModeBar: false, responsive: true, doubleClick: false, showTips: false,
+    });
     this.place = place;
     if (!this.drawn) {
       this.drawn = true;
@@ -306,7 +306,7 @@ class Panel {
       return this.view.y === "linear" && mine.length && mine.every((row) => row.min === 0 && row.max === 0) ? { range: [0, 1], autorange: false } : {};
     };
     return {
-      margin: { ...MARGIN }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 40, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: text }, hovermode: false, dragmode: "zoom", showlegend: false,
       xaxis: { ...axis, ...titled(place.title), ...range, ...whole, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix },
       yaxis: { ...upright(this.unit), ...flat(false) },

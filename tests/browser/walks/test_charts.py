@@ -259,33 +259,6 @@ def test_charts_are_drawn_one_a_frame(operator: Page, product: Product) -> None:
     assert most == 1, f"{most} charts between two frames"
 
 
-PUSH = """async ([run, from, to]) => {
-  const { take } = await import(document.querySelector('link[href$="js/stream.js"]').href);
-  const { series } = document.querySelector("[data-chart]").dataset;
-  const rows = [0, 1, 2, 3, 4].map((i) => from + (i * (to - from)) / 4).map((y, i) => [i + 1, y, y, y]);
-  const told = Object.fromEntries(JSON.parse(series).map(({ key }) => [key, [0, rows]]));
-  take({ run, base: null, seq: Date.now(), marks: [0, []], series: told });
-}"""
-IN_SIGHT = """(wanted) => {
-  // Whether the first chart shows a label like this, and none beyond its edge.
-  const plot = document.querySelector("[data-chart] .chart__plot");
-  const labels = [...plot.querySelectorAll(".ytick > text")];
-  const edge = plot.getBoundingClientRect().left - 1;
-  const whole = labels.every((label) => label.getBoundingClientRect().left >= edge);
-  return whole && labels.some((label) => label.textContent.startsWith(wanted));
-}"""
-
-
-def test_labels_that_get_longer_find_room(operator: Page, product: Product) -> None:
-    """The room at the sides is looked for once, not at every update; longer labels are a reason to look again."""
-    page, run = operator, product.world.run.pk
-    page.goto(f"{product.url}/runs/{run}/charts/")
-    settle(page)
-    for low, high, label in ((0.0, 0.1, "0.05"), (-1.00001e9, -1.00002e9, "−1.00002e+9"), (0.0, 1.0, "0.5")):
-        page.evaluate(PUSH, [run, low, high])
-        page.wait_for_function(IN_SIGHT, arg=label)
-
-
 def test_panels_in_sight_share_a_request(operator: Page, product: Product) -> None:
     page, asked = operator, []
     page.on("request", lambda request: asked.append(request.url) if "/metrics/" in request.url else None)
