@@ -71,7 +71,8 @@ def unpack(
         (frame,) = _frames(payload, 1)
         if len(frame) < LENGTH.size:
             raise CorruptPayload("a ranged block does not say how many words it changes")
-        return kind, RangedBlock(LENGTH.unpack_from(frame)[0], np.frombuffer(frame[LENGTH.size :], np.uint8))
+        # Bytes of our own: loops compile once for what may be written to, and once for what may not.
+        return kind, RangedBlock(LENGTH.unpack_from(frame)[0], np.frombuffer(bytes(frame[LENGTH.size :]), np.uint8))
     frames = _frames(payload, 5)
     if kind == BITMAP:
         return kind, _bitmap(frames, words, form)
