@@ -158,7 +158,7 @@ def test_a_report_from_a_chart_to_its_reader(operator: Page, product: Product) -
     for one in (run, other):
         added.get_by_label("Add a run").fill(f"{one.name} #{one.pk}")
         added.get_by_label("Add a run").press("Enter")
-        expect(added.get_by_label(one.name)).to_be_checked()
+        expect(added.get_by_role("checkbox", name=one.name)).to_be_checked()  # the chart names it, too
     expect(added.locator("[data-chart]")).to_have_attribute("data-points", re.compile(r"^\d+$"))
     page.get_by_role("button", name="Add text").click()
     page.locator("[data-block] textarea").fill("## Why\n\nIt learns **earlier**. <script>alert(1)</script>")
