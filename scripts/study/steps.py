@@ -156,15 +156,9 @@ def steps(plan: Plan) -> list[Step]:
     installed = sum(bool(package.version) for package in packages)
     played = {"held-out": plan.held_out, "packages-held-out": plan.packages, "packages-new": plan.packages}
 
-    def evaluated(phase: str) -> list[Step]:
-        return [
-            Step(
-                f"{phase} {suite}",
-                20 + played[suite].tasks * played[suite].samples * (4 if suite == "held-out" else 8),
-                functools.partial(evaluate, phase=phase, suite=suite),
-            )
-            for suite in SUITES
-        ]
+    def evaluated(phase: str, suite: str) -> Step:
+        seconds = 20 + played[suite].tasks * played[suite].samples * (4 if suite == "held-out" else 8)
+        return Step(f"{phase} {suite}", seconds, functools.partial(evaluate, phase=phase, suite=suite))
 
     def of_packages(suite: str, count: int) -> Step:
         return Step(suite, 30 + 40 * count * per, functools.partial(mutate, suite=suite))
@@ -179,16 +173,18 @@ def steps(plan: Plan) -> list[Step]:
         Step("import", 60, import_policy),
         Step("install", 10 + 90 * installed, install),
         of_packages("packages-train", len(plan.train_packages)),
-        of_packages("packages-held-out", len(plan.train_packages)),
-        of_packages("packages-new", len(plan.new_packages)),
         Step("suite held-out", 10 + 1.5 * plan.held_out.tasks, held_out),
         of_seed("demonstrations", plan.demonstrations),
         of_seed("train", plan.prompts),
-        *evaluated("before SFT"),
+        evaluated("before SFT", "held-out"),
         Step("demonstrations", 20 + plan.demonstrations, demonstrations.demonstrate),
         Step("dataset", 20, demonstrations.collect),
         Step("sft", 60 + plan.sft_steps * plan.sft_batch_tokens / 100, tune),
-        *evaluated("after SFT"),
+        evaluated("after SFT", "held-out"),
         Step("rl", 60 + rollouts * 12.0, reinforce),
-        *evaluated("after RL"),
+        evaluated("after RL", "held-out"),
+        # Last, so that the gain of RL is known before the packages take their time.
+        of_packages("packages-held-out", len(plan.train_packages)),
+        of_packages("packages-new", len(plan.new_packages)),
+        *[evaluated(phase, suite) for suite in SUITES[1:] for phase in PHASES],
     ]
