@@ -51,6 +51,15 @@ class Tokens:
         counts = list(lengths)
         return cls(sum(counts), predicted, sum(n * (n + 1) // 2 for n in counts))
 
+    @classmethod
+    def of_prefixes(cls, positions: Iterable[Tensor], predicted: int) -> Tokens:
+        """Work of prefixes that are computed once each, from the position of each one's last token."""
+        each = list(positions)
+        return cls(sum(map(len, each)), predicted, sum(int(one.sum()) + len(one) for one in each))
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(self.tokens + other.tokens, self.predicted + other.predicted, self.pairs + other.pairs)
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:

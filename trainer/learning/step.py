@@ -259,8 +259,7 @@ def work_of(samples: Sequence[TrainSample], batches: Sequence[MicroBatch], *, sh
     trees = [batch.shared for batch in batches if batch.shared is not None]
     if not shared or len(trees) < len(batches):
         return Tokens.of_rows((len(sample.tokens) for sample in samples), predicted)
-    pairs = sum(int(one.positions_U.sum()) + len(one.positions_U) for one in trees)
-    return Tokens(sum(len(one.tokens_U) for one in trees), predicted, pairs)
+    return Tokens.of_prefixes((tree.positions_U for tree in trees), predicted)
 
 
 def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:

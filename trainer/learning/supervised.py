@@ -18,7 +18,9 @@ from transformers import PreTrainedModel
 from trainer.config import OptimizerConfig
 from trainer.learning.clock import now
 from trainer.learning.flops import FlopsCounter, Tokens
+from trainer.learning.kernels import prefix_attention, supports_prefix_sharing
 from trainer.learning.kernels.fused_linear_logprob import chunked_scores
+from trainer.learning.kernels.prefix_sharing import PrefixTree, build_prefix_tree, hidden_states
 from trainer.learning.optimizers import NamedOptimizer, learning_rate
 from trainer.learning.packing import PAD
 from trainer.learning.step import NonFiniteGradients
@@ -85,7 +87,7 @@ class SupervisedLearner:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
         device = next(self.model.parameters()).device
         started = now(device)
-        loss, right = self._passes(batch, learn=True)
+        loss, right, work = self._passes(batch, learn=True)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.optimizer.config.max_grad_norm))
         if not math.isfinite(norm):
             self.model.zero_grad(set_to_none=True)
@@ -98,7 +100,7 @@ class SupervisedLearner:
             "optim/grad_norm": norm,
             "optim/learning_rate": rate,
             "tokens/trained": float(sum(len(example.ids) for example in batch)),
-            **self.flops.metrics(work_of(batch), now(device) - started, device=device),
+            **self.flops.metrics(work, now(device) - started, device=device),
         }
 
     def loss(self, batch: Sequence[Example]) -> float:
@@ -106,34 +108,55 @@ class SupervisedLearner:
         self.model.eval()
         with torch.no_grad():
             rows = sorted(batch, key=lambda example: len(example.ids))
-            found, _ = self._passes(rows, learn=False)
+            found, _, _ = self._passes(rows, learn=False)
         self.model.train()
         return found
 
-    def _passes(self, batch: Sequence[Example], *, learn: bool) -> tuple[float, float | None]:
-        """Weighted mean over the whole batch, accumulated over parts of it."""
+    def _passes(self, batch: Sequence[Example], *, learn: bool) -> tuple[float, float | None, Tokens]:
+        """Weighted mean over the whole batch, accumulated over parts of it, and the work of all parts."""
         parts = cut(batch, self.micro_batch_tokens or (0 if learn else _UNLEARNED_TOKENS))
         total = total_weight(batch) if len(parts) > 1 else None
-        loss, right = 0.0, 0.0
-        known = True
+        loss, right, known = 0.0, 0.0, True
+        work = Tokens(0, 0, 0)
         for part in parts:
-            mean, accuracy = weighted_loss(
-                self.model, part, total=total, lm_head_chunk_size=self.lm_head_chunk_size, precision=self.precision
-            )
-            if learn:
-                mean.backward()
+            shared = common_prefixes(self.model, part)
+            with prefix_attention(self.model, shared):
+                mean, accuracy = weighted_loss(
+                    self.model,
+                    part,
+                    total=total,
+                    lm_head_chunk_size=self.lm_head_chunk_size,
+                    precision=self.precision,
+                    shared=shared,
+                )
+                if learn:
+                    mean.backward()
             loss += float(mean.detach())
             known = accuracy is not None
             right += accuracy or 0.0
-        return loss, right if known else None
+            work += work_of(part, shared)
+        return loss, right if known else None, work
 
 
-def work_of(batch: Sequence[Example]) -> Tokens:
-    """Work of a batch; documents of a packed row do not attend to each other."""
+def common_prefixes(model: PreTrainedModel, batch: Sequence[Example]) -> PrefixTree | None:
+    """The rows' prefix tree where it saves a tenth of their tokens: episodes of one agent begin with its instructions."""
+    packed = any(example.starts != (0,) for example in batch)
+    if len(batch) < 2 or packed or not supports_prefix_sharing(model):
+        return None
+    tree = build_prefix_tree([example.ids for example in batch], max(len(example.ids) for example in batch))
+    worthwhile = len(tree.tokens_U) <= 0.9 * sum(len(example.ids) for example in batch)
+    return tree.to(next(model.parameters()).device) if worthwhile else None
+
+
+def work_of(batch: Sequence[Example], shared: PrefixTree | None = None) -> Tokens:
+    """Work of a batch; documents of a packed row do not attend to each other, and `shared` prefixes are computed once."""
+    predicted = sum(weight > 0 for row in batch for weight in row.weights[1:])
+    if shared is not None:
+        return Tokens.of_prefixes([shared.positions_U], predicted)
     lengths = [
         end - start for row in batch for start, end in zip(row.starts, [*row.starts[1:], len(row.ids)], strict=True)
     ]
-    return Tokens.of_rows(lengths, sum(weight > 0 for row in batch for weight in row.weights[1:]))
+    return Tokens.of_rows(lengths, predicted)
 
 
 def cut(batch: Sequence[Example], max_tokens: int) -> list[list[Example]]:
@@ -160,12 +183,13 @@ def weighted_loss(
     total: float | None = None,
     lm_head_chunk_size: int = 0,
     precision: Precision = "bfloat16",
+    shared: PrefixTree | None = None,
 ) -> tuple[Tensor, float | None]:
     """Weighted mean cross-entropy in nats, and the share of weighted tokens that are the model's first choice.
 
     `total` is what the sum is divided by in place of the weights of `batch`: those of all parts of a step. With
     `lm_head_chunk_size` no more logits than these exist at a time, and nobody looks for the first choice. `precision` is what
-    products are computed in.
+    products are computed in. `shared` is `common_prefixes` of the batch; its caller keeps `prefix_attention` until `backward`.
     """
     device = next(model.parameters()).device
     width = max(len(example.ids) for example in batch)
@@ -178,12 +202,15 @@ def weighted_loss(
     head = model.get_output_embeddings()
     half = precision == "bfloat16"
     with torch.autocast(device.type, torch.bfloat16, enabled=half):
-        hidden_BTD = model.get_decoder()(
-            input_ids=tokens_BT.to(device),
-            position_ids=None if at_BT is None else at_BT.to(device),
-            use_cache=False,
-        ).last_hidden_state
-        hidden_ND = hidden_BTD[wanted_BT.to(device)]
+        if shared is not None:
+            hidden_ND = hidden_states(model, shared)[shared.of_BT[wanted_BT.to(device)]]
+        else:
+            hidden_BTD = model.get_decoder()(
+                input_ids=tokens_BT.to(device),
+                position_ids=None if at_BT is None else at_BT.to(device),
+                use_cache=False,
+            ).last_hidden_state
+            hidden_ND = hidden_BTD[wanted_BT.to(device)]
         if lm_head_chunk_size and isinstance(head, nn.Linear) and getattr(head, "bias", None) is None:
             losses_N, right_N = -_logprobs(hidden_ND, head.weight, targets_N, lm_head_chunk_size, half), None
         else:

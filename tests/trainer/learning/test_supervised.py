@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.distributed import worlds
 from tests.distributed.test_supervised import rows
 from trainer.config import MidtrainConfig, OptimizerConfig, SFTConfig
+from trainer.learning.flops import Tokens
 from trainer.learning.kernels import fused_linear_logprob
-from trainer.learning.supervised import Example, SupervisedLearner, cut
+from trainer.learning.supervised import Example, SupervisedLearner, common_prefixes, cut, work_of
 
 OPTIMIZER = OptimizerConfig(learning_rate=worlds.LEARNING_RATE, warmup_steps=0)
 
@@ -62,6 +63,44 @@ def test_rows_that_are_only_measured_share_passes_of_like_length() -> None:
     many = [row for _ in range(80) for row in batch]  # more than one pass takes
     assert sum(len(row.ids) for row in many) > 4096
     assert learner.loss(many) == pytest.approx(learner.loss(batch), rel=1e-5)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("family", ["qwen3", "qwen3-moe", "deepseek-v3"])
+def test_rows_compute_their_common_prefix_once(family: str, recompute: bool) -> None:
+    """One pass over rows that share 60 tokens is the step of one pass a row, which shares nothing."""
+    opening = next(row.ids for row in rows(3))[:8] * 8
+    batch = [
+        Example(opening[:60] + row.ids, [0.0] * 60 + row.weights[:1] + [1.0] * (len(row.ids) - 1)) for row in rows(1)
+    ]
+    found = []
+    for most in (1, 0):
+        model = worlds.policy(family)
+        if recompute:
+            model.activation_checkpointing_enable({"use_reentrant": False})
+        learner = SupervisedLearner(
+            model, optimizer=OPTIMIZER, total_steps=10, precision="float32", micro_batch_tokens=most
+        )
+        assert (common_prefixes(model, batch) is not None) and common_prefixes(model, batch[:1]) is None
+        values = learner.train(batch, step=1)
+        found.append((values, learner.loss(batch), [parameter.detach() for parameter in model.parameters()]))
+    (alone, loss_alone, weights), (shared, loss_shared, moved) = found
+    for name in ("loss/train", "loss/accuracy", "optim/grad_norm"):
+        assert shared[name] == pytest.approx(alone[name], rel=1e-4), name
+    assert loss_shared == pytest.approx(loss_alone, rel=1e-4)
+    for mine, theirs in zip(moved, weights, strict=True):
+        assert float((mine - theirs).abs().mean()) < 0.01 * worlds.LEARNING_RATE
+
+
+def test_the_work_of_a_step_counts_a_common_prefix_once() -> None:
+    model = worlds.policy("qwen3")
+    batch = [Example([1, 2, 3, 4], [0.0, 0.0, 0.0, 1.0]), Example([1, 2, 3, 5, 6], [0.0, 0.0, 0.0, 1.0, 1.0])]
+    assert work_of(batch) == Tokens(9, 3, 10 + 15)
+    assert work_of(batch, common_prefixes(model, batch)) == Tokens(6, 3, 10 + 4 + 5)
+    packed = [Example(row.ids, row.weights, (0, 2)) for row in batch]
+    assert common_prefixes(model, packed) is None, "a packed row's documents do not see each other"
+    apart = [Example([1, 2, 3], [1.0] * 3), Example([4, 5, 6], [1.0] * 3)]
+    assert common_prefixes(model, apart) is None, "there is nothing to share"
 
 
 def test_no_more_logits_exist_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
