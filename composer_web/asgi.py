@@ -19,6 +19,7 @@ http = one_thread.application()
 from composer_web.core.network.proxies import behind_proxies  # noqa: E402
 from composer_web.env import env  # noqa: E402
 from composer_web.gateway.serving.handler import PATH, AnswersHandler  # noqa: E402 (needs the app registry)
+from composer_web.gateway.serving.startup import lifespan  # noqa: E402
 from composer_web.runs.live.consumer import HintConsumer  # noqa: E402
 from composer_web.warm import warm  # noqa: E402
 
@@ -42,6 +43,7 @@ application = behind_proxies(
     ProtocolTypeRouter(
         {
             "http": by_path,
+            "lifespan": lifespan,
             "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websockets))),
         }
     ),
