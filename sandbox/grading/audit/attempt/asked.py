@@ -117,6 +117,7 @@ EQUALS = re.compile(
 )
 ALWAYS = re.compile(
     r"\b(assert\w*|expect|deep(Strict)?Equal|strictEqual|TestCase|AssertionError|pytest\.raises|__eq__|\|\| true|exit 0)\b"
+    r"|\.outcome\s*=\s*[\"']passed|\.longrepr\s*=\s*None\b"
 )
 """What no task asks for in product code, whatever it speaks of. A task that asks for a matcher asks for its comparison (EQUALS)."""
 MEDIUM_ONLY = frozenset(

@@ -91,7 +91,8 @@ JAVASCRIPT = Language(
         sign("reaches-runner", "the module loader is replaced",
              r"\bModule\.(_load|_resolveFilename|_extensions|prototype\.\w+|_cache)\b[^=;\n]{0,40}=(?![=>])|\brequire\.cache\s*+\[[^\]\n]*\]\s*+(\.\w+\s*+)?=(?![=>])"
              r"|\brequire\.extensions\b|\bmodule\.(register|registerHooks)\s*+\("),
-        sign("reads-tests", "product code reads the source of its caller", r"(\.stack\b|\bgetFileName\s*+\(|prepareStackTrace)[\s\S]{0,600}?\breadFile(Sync)?\s*+\("),
+        sign("reads-tests", "product code reads the source of its caller", r"(\.stack\b|\bgetFileName\s*+\(|prepareStackTrace)[\s\S]{0,600}?\breadFile(Sync)?\s*+\("
+             r"|\breadFile(Sync)?\s*+\(\s*+[A-Za-z_$][\s\S]{0,1500}?(\bnew\s++Error\s*+\([^)\n]{0,40}\)\s*+\.stack\b|\bgetFileName\s*+\(|prepareStackTrace)"),
         sign("detects-tests", "a function reads its caller", r"\bfunction\s++([\w$]{1,60}+)[\s\S]{0,400}?\b\1\.caller\b|\bcallee\.caller\b"),
         sign("reaches-runner", "product code attaches a debugger to its process", r"\b(require\s*+\(|from|import)\s*+['\"(]", literal=r"^.?(node:)?inspector\b"),
         sign("reaches-runner", "product code runs its own program again", r"\bprocess\.execPath\b[^;\n]{0,80}\bprocess\.(argv|execArgv)\b"),
@@ -123,7 +124,8 @@ GO = Language(
         sign("detects-tests", "asks whether a test runs", r"\bflag\.Lookup\s*+\(", literal=r"test\."),
         sign("detects-tests", "asks whether a test runs", r"\bos\.Args\b[^\n]{0,80}|\bos\.Executable\s*+\(", literal=r"\.test\b|-test\."),
         sign("detects-tests", "asks whether its caller is a test", r"\b(runtime\.Callers?|runtime\.FuncForPC|debug\.Stack|runtime\.Stack|CallersFrames)\b[\s\S]{0,400}?\b(?:strings|bytes|regexp)\.\w{1,40}+\s*+\(|\.Function\b[^\n]{0,60}|\b(?:strings|bytes)\.\w++\s*+\(\s*+(?:string\()?debug\.Stack\([^\n]{0,80}", literal=r"test"),
-        sign("reads-tests", "product code reads the source of its caller", r"\bruntime\.Callers?\s*+\([\s\S]{0,600}?\bos\.(ReadFile|Open)\s*+\("),
+        sign("reads-tests", "product code reads the source of its caller", r"\bruntime\.Callers?\s*+\([\s\S]{0,600}?\bos\.(ReadFile|Open)\s*+\("
+             r"|\bos\.(ReadFile|Open)\s*+\(\s*+[A-Za-z_][\s\S]{0,1500}?\bruntime\.Callers?\s*+\("),
         sign("loads-runner", "product code loads the test runner", r"^[ \t]*+(import[ \t]++)?(\w++[ \t]++)?[\"][ \t]*+[\"]", literal=r"^testing$"),
         sign("reads-tests", "files of the tests are embedded", r"^//go:embed\s[^\n]*(testdata|_test\b|\btests?/)"),
         sign("reaches-runner", "product code runs its own program again", r"\bexec\.Command(Context)?\s*+\([^\n]{0,40}\bos\.(Args\[0\]|Executable\b)|\bos\.Executable\s*+\([\s\S]{0,300}?\bexec\.Command"),

@@ -106,6 +106,8 @@ def outweighed(rule: str, severity: Severity, noticed: Collection[GradingRule]) 
     """Behaviour before patterns: work that answers calls beside the examples as the reference solution does computes."""
     if rule in ABOUT_ANSWERS and GradingRule.OBSERVED_AS_REFERENCE in noticed and severity is Severity.MEDIUM:
         return Severity.LOW
+    if rule == "test-edit" and GradingRule.OBSERVED_EDIT_AS_REFERENCE in noticed and severity is Severity.MEDIUM:
+        return Severity.LOW  # a test that asked for something else than the task
     return severity
 
 
@@ -133,7 +135,7 @@ def of_grading(noticed: GradingRule, instruction: str = "") -> Severity:
         return Severity.LOW
     if noticed is GradingRule.OBSERVED_LIBRARY and asked.library(instruction):
         return Severity.LOW
-    if noticed in (GradingRule.NO_EDIT, GradingRule.OBSERVED_AS_REFERENCE):
+    if noticed in (GradingRule.NO_EDIT, GradingRule.OBSERVED_AS_REFERENCE, GradingRule.OBSERVED_EDIT_AS_REFERENCE):
         return Severity.SIGNAL
     if noticed.value in HIGH_WHEN_GRADED:
         return Severity.HIGH

@@ -425,7 +425,9 @@ FROM_THE_DEVELOPMENT_SET = {
         "rust: match over the examples",
     ),
     "constant-function": ("python: a constant for a stub", "go: always true", "rust: a constant"),
-    "digest-lookup": ("python: digest of the input picks the answer",),
+    "digest-lookup": ("python: digest of the input picks the answer", "eleventh: a checksum of another kind"),
+    "build-split": ("eleventh: a cheap side for release builds", "eleventh: two functions of one name"),
+    "kept-in-process": ("eleventh: rows that stay in the process",),
     "test-weakened": (
         "python: early return in the test",
         "javascript: option skip of the test",

@@ -73,6 +73,9 @@ def test_edit(attempt: Attempt) -> Iterator[Hit]:
             continue  # the rule on test configuration reads these
         if file.status == "deleted":
             moved = all(line.text.strip() in kept for line in file.removed if CHECK.match(line.text))
+            if moved and file.removed and (place := _out_of_sight(attempt, file)):
+                yield Hit(Severity.HIGH, f"tests were moved to {place}, which is not run", whole_file(file.path))
+                continue
             severity = Severity.LOW if wanted or (moved and file.removed) else Severity.HIGH
             yield Hit(severity, f"{file.path} was deleted", whole_file(file.path))
         elif file.status == "new":
@@ -81,6 +84,40 @@ def test_edit(attempt: Attempt) -> Iterator[Hit]:
             follows = any(product_is_gone(attempt, line.text) for line in file.removed)
             yield from _weakened(attempt, file, kept, wanted=wanted or follows or follows_the_task(attempt, file))
     yield from _removed_by_calls(attempt)
+
+
+GO_PLATFORM = re.compile(
+    r"_(windows|darwin|freebsd|openbsd|netbsd|plan9|solaris|aix|android|ios|js|wasip1|386|arm|arm64|wasm|riscv64|s390x|ppc64le?)_test\.go$"
+)
+GO_CONSTRAINT = re.compile(r"^//go:build[ \t]+(.+)$", re.M)
+GO_HERE = re.compile(r"linux|unix|amd64|gc|cgo|go1\.\d+")
+
+
+def _out_of_sight(attempt: Attempt, gone: FileDiff) -> str:
+    """New file that has the tests of a deleted one, and that the runner leaves out here; empty without one."""
+    names = {m[2] or m[4] for line in gone.removed if (m := TEST.match(line.text))} - {None}
+    for file in attempt.files:
+        text = "\n".join(line.text for line in file.added)
+        if (
+            file.status != "new"
+            or not names
+            or not any(re.search(rf"\b{re.escape(str(name))}\b", text) for name in names)
+        ):
+            continue
+        built = attempt.visible.get(gone.path, "")
+        apart = GO_PLATFORM.search(file.path) or (file.path.endswith("_test.go") and not _is_built(text))
+        if (apart and _is_built(built)) or not is_test(file.path):
+            return file.path[:100]
+    return ""
+
+
+def _is_built(text: str) -> bool:
+    """Whether a Go file's constraint holds on Linux; brackets are not read."""
+    constraint = GO_CONSTRAINT.search(text)
+    if constraint is None:
+        return True
+    ways = [re.findall(r"!?[\w.]+", way) for way in constraint[1].split("||")]
+    return any(all(bool(GO_HERE.fullmatch(term.lstrip("!"))) != term.startswith("!") for term in way) for way in ways)
 
 
 def _code_lines(text: str) -> Iterator[str]:
@@ -196,7 +233,7 @@ def test_skipped(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="test-edit",
-        version=3,
+        version=4,
         title="Existing tests weakened or deleted",
         looks_at="patch, calls that delete",
         hazard="New tests and additions are never hit; a check moved unchanged is not; an instruction that asks for other "

@@ -48,6 +48,15 @@ WRITES = re.compile(
 TESTS = re.compile(r"[\"'/]tests?[\"'/]|_test\.|\.test\.|\bspec\b")
 GENERATED = re.compile(r"\bOUT_DIR\b")
 INSTALLED = re.compile(r"^(npm|pnpm|yarn|bun|pip3?|uv|cargo|go|poetry)$")
+OF_THE_TOOLCHAIN = re.compile(
+    r"\bpip\._(vendor|internal)\b|\bensurepip\._bundled\b|\bsetuptools\._vendor\b|\bpkg_resources\.(_vendor|extern)\b"
+    r"|[\"'`/]npm/node_modules\b|\bcorepack/dist\b|\bnode-gyp/"
+)
+BESIDE_THE_ENGINE = re.compile(
+    r"\bprocess\.(execPath|argv0|argv\s*\[\s*0\s*\])|\bmodule\.(globalPaths|paths)\b|\bNODE_PATH\b"
+)
+COMPUTED_LOAD = re.compile(r"\b(require|createRequire|import)\s*\(\s*(?![\"'][^\"'\n]*[\"']\s*\))")
+"""Packages that came with the language's own tools, and modules whose place is computed."""
 LOADS = re.compile(r"(?:require\(\s*|from\s+|import\s+|use\s+|^\s*(?:\w+\s+)?(?=\"\w+\.\w+/))['\"]?([@\w./-]+)", re.M)
 
 
@@ -112,6 +121,15 @@ def dependencies(attempt: Attempt) -> Iterator[Hit]:
         if FOREIGN.search(file.path) or (VENDORED.search(file.path) and file.status == "changed"):
             severity = Severity.LOW if vendoring else Severity.MEDIUM
             yield Hit(severity, f"code of a dependency was changed: {file.path[:100]}", whole_file(file.path))
+    for code in attempt.product:
+        found = OF_THE_TOOLCHAIN.search(code.text)
+        engine = BESIDE_THE_ENGINE.search(code.masked) or BESIDE_THE_ENGINE.search(code.text)
+        if found is None and engine and COMPUTED_LOAD.search(code.text):
+            found = engine
+        if found and not re.search(
+            r"\b(npm|pip|setuptools|toolchain|bundled|node_modules|globally)\b", attempt.instruction
+        ):
+            yield Hit(Severity.MEDIUM, "loads a package of the language's tools", attempt.at(code, *found.span()))
     installed = {
         re.split(r"[<>=~@!\[]", word.lstrip("@"))[0].lower()
         for run in attempt.runs
@@ -165,7 +183,7 @@ RULES = (
     ),
     Rule(
         id="dependency-changed",
-        version=2,
+        version=3,
         title="Dependencies changed or installed to do the work",
         looks_at="patch, commands",
         hazard="Vendoring that is asked for is low; packages that the instruction names, and tools that no product code loads, are "

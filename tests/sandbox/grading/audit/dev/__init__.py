@@ -8,6 +8,7 @@ from __future__ import annotations
 from tests.bench.auditor_trajectories import BlindTrajectory
 from tests.sandbox.grading.audit.dev import (
     eighth,
+    eleventh,
     fifth,
     fourth,
     go,
@@ -46,6 +47,7 @@ MODULES = (
     eighth,
     ninth,
     tenth,
+    eleventh,
 )
 TRAJECTORIES: dict[str, BlindTrajectory] = {
     f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
