@@ -115,6 +115,8 @@ def reason_to_drop(task: TaskSpec, change: FileChange) -> Drop | None:
                 return Drop(Rule.TEST_EDIT, "replaced by the hidden tests")
             if path.startswith(f"{test_file}/") or test_file.startswith(f"{path}/"):
                 return Drop(Rule.TEST_EDIT, "in the way of the hidden tests")
+            if test_file.endswith(".py") and path.startswith(f"{test_file.removesuffix('.py')}/"):
+                return Drop(Rule.TEST_EDIT, "a package that would be imported in place of a hidden module")
     return None if path in task.gold else _general(task, change, PurePosixPath(path))
 
 

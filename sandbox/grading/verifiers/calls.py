@@ -148,10 +148,10 @@ def is_right(answer: Answer, expected: str) -> bool:
 
 
 def is_text_of(text: str, wanted: Any) -> bool:
-    """Whether `text` is the `repr` of `wanted`, whatever order its sets are in."""
+    """Whether `text` is the `repr` of `wanted`, whatever order its sets and dictionaries are in."""
     if text == repr(wanted):
         return True
-    if not _holds_sets(wanted):
+    if not _has_orders(wanted):
         return False
     try:
         return same(_value_of(text), wanted)
@@ -159,10 +159,11 @@ def is_text_of(text: str, wanted: Any) -> bool:
         return False
 
 
-def _holds_sets(value: Any) -> bool:
+def _has_orders(value: Any) -> bool:
+    """Whether equal values may be written in several ways."""
     if isinstance(value, dict):
-        return any(map(_holds_sets, value.values()))
-    return isinstance(value, set) or (isinstance(value, list | tuple) and any(map(_holds_sets, value)))
+        return len(value) > 1 or any(map(_has_orders, value.values()))
+    return isinstance(value, set) or (isinstance(value, list | tuple) and any(map(_has_orders, value)))
 
 
 def _value_of(text: str) -> Any:
@@ -190,7 +191,10 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a.items(), b.items(), strict=True))
+        kept = {(type(key), key): value for key, value in b.items()}
+        return len(a) == len(b) and all(
+            (type(key), key) in kept and same(value, kept[type(key), key]) for key, value in a.items()
+        )
     if isinstance(a, set | frozenset):
         return a == b and {type(item) for item in a} == {type(item) for item in b}
     return repr(a) == repr(b) if isinstance(a, float | complex) else bool(a == b)

@@ -6,6 +6,7 @@ import ast
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.braces import is_text
@@ -37,17 +38,37 @@ def task_entropy(verifier: SuiteVerifier, plan: Plan | None, missed: Mapping[str
         if one.site in missed.get(plan.ids[test_id], ())
     }
     shown = {path: shown_values(path, text) for path, text in plan.files.items()}
-    return sum(site_bits(sites[one.site], one, shown.get(sites[one.site].path, frozenset())) for one in seen.values())
+    bits = {"value": 0.0, "predicate": 0.0, "raises": 0.0}
+    for one in seen.values():
+        site = sites[one.site]
+        kind, found = kind_of(site, one), site_bits(site, one, shown.get(site.path, frozenset()))
+        bits[kind] = bits[kind] + found if kind == "value" else max(bits[kind], found)
+    patterns = {sites[one.site].condition for one in seen.values() if sites[one.site].kind == "raises"} - {""}
+    return sum(bits.values()) + PATTERN_BITS * len(patterns)
+
+
+def kind_of(site: Site, expected: Expected) -> Literal["value", "predicate", "raises"]:
+    """What a guess must meet. One answer may meet all predicates at once, as infinity meets every `>`, and one class of
+    exceptions may be of every type: of each of these kinds a task has the bits of one demand, however many it makes.
+    """
+    if site.kind == "raises":
+        return "raises"
+    match ast.parse(site.condition, mode="eval").body:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            known = [value for side in (left, right) if (value := _known(side, expected)) is not None]
+            return "raises" if known and isinstance(known[0].content, Types) else "value"
+    return "predicate"
 
 
 def site_bits(site: Site, expected: Expected, shown: frozenset[str] = frozenset()) -> float:
-    """Bits of one expectation: those of the value that is asked for, or one where only a truth is.
+    """Bits of one expectation: those of the value that is asked for, or one where only a truth is. A pattern of a message counts
+    for itself (`task_entropy`).
 
     None where both sides of an equality are computed inside: the work reports both, and may read one from the other.
     `shown` are the values that the delivered file itself holds (`shown_values`): of one of these only the choice counts.
     """
     if site.kind == "raises":
-        return RAISES_BITS + (PATTERN_BITS if site.condition else 0.0)
+        return RAISES_BITS
     match ast.parse(site.condition, mode="eval").body:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             known = [value for side in (left, right) if (value := _known(side, expected)) is not None]
@@ -57,9 +78,28 @@ def site_bits(site: Site, expected: Expected, shown: frozenset[str] = frozenset(
             if isinstance(content, Types):
                 return RAISES_BITS
             bits = text_bits(content) if is_text(site) and isinstance(content, str) else value_bits(content)
+            bits = min(bits, *(_bits_within(side, content) for side in (left, right)))
             is_shown = (content if is_text(site) else repr(content)) in shown
             return min(bits, math.log2(1 + len(shown))) if is_shown else bits
     return 1.0
+
+
+def _bits_within(side: ast.expr, content: object) -> float:
+    """Bits of a number that `approx` asks for: how often its tolerance fits between zero and the number. Infinite for any other
+    side."""
+    if not isinstance(side, ast.Call) or not isinstance(content, int | float) or not math.isfinite(content):
+        return math.inf
+    given = dict(zip(("rel", "abs"), side.args[1:], strict=False)) | {word.arg: word.value for word in side.keywords}
+    try:
+        relative, absolute = (
+            None if (part := given.get(name)) is None else float(ast.literal_eval(part)) for name in ("rel", "abs")
+        )
+    except (ValueError, TypeError, SyntaxError):
+        return 0.0  # nobody knows how wide it is
+    if relative is None and absolute is None:
+        relative = 1e-6
+    tolerance = max((relative or 0.0) * abs(content), absolute or 1e-12)
+    return max(0.0, math.log2((abs(content) + 1.0) / tolerance)) if math.isfinite(tolerance) else 0.0
 
 
 def shown_values(path: str, text: str) -> frozenset[str]:

@@ -57,6 +57,7 @@ def test_work_on_the_product_is_kept(path):
         ("tests/test_shop.py", "hidden tests"),
         ("tests", "hidden tests"),
         ("tests/helper.txt", "hidden tests"),
+        ("tests/test_shop/__init__.py", "in place of a hidden module"),
         ("pkg/tests/__init__.py", "hidden tests"),
         ("pkg/test_more.py", "hidden tests"),
         ("pkg/shop_test.go", "hidden tests"),

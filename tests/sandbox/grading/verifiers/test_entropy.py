@@ -32,7 +32,11 @@ def site(number: int, condition: str, kind: str = "value") -> Site:
         ("v0 == [1, 2]", "value", 4, 7),
         ("v0 == approx(0.25)", "value", 8, 8),
         ("", "raises", 2, 2),
-        ("no such", "raises", 6, 6),
+        ("no such", "raises", 2, 2),
+        ("v0 == approx(0.25, abs=0.5)", "value", 1, 2),
+        ("v0 == approx(40, abs=30)", "value", 0, 1),
+        ("v0 == approx(40, 0.5)", "value", 1, 2),
+        ("v0 == approx(40, abs=wide)", "value", 0, 0),
     ],
 )
 def test_an_expectation_has_the_bits_of_its_value(condition, kind, low, high):
@@ -61,6 +65,24 @@ def test_one_guess_serves_all_assertions_that_ask_for_the_same():
     expected = {"t.py::test_a": tuple(Expected(site=number) for number in range(4))}
     plan = Plan(files={}, ids=IDS, sites=sites, expected=expected)
     assert task_entropy(VERIFIER, plan, {"t.py::test_a": {0, 1, 2, 3}}) == 1.0 + value_bits(47)
+
+
+@pytest.mark.parametrize(
+    ("sites", "bits"),
+    [
+        ([("v0 > 1", "value"), ("v0 > 7", "value"), ("v0 in v1", "value"), ("v0 != 3", "value")], 1.0),
+        ([("", "raises"), ("", "raises")], 2.0),
+        ([("no such", "raises"), ("too long", "raises")], 2.0 + 8.0),
+        ([("v0 > 1", "value"), ("v0 == 47", "value"), ("v0 == 48", "value")], 1.0 + value_bits(47) + value_bits(48)),
+        ([("v0 is True", "value"), ("v0 is False", "value")], 2.0),
+    ],
+    ids=["infinity meets all", "a class of every type", "messages", "values add up", "both truths"],
+)
+def test_demands_that_one_answer_meets_count_once(sites, bits):
+    made = tuple(site(number, *one) for number, one in enumerate(sites))
+    expected = {"t.py::test_a": tuple(Expected(site=number) for number in range(len(made)))}
+    plan = Plan(files={}, ids=IDS, sites=made, expected=expected)
+    assert task_entropy(VERIFIER, plan, {"t.py::test_a": set(range(len(made)))}) == pytest.approx(bits)
 
 
 def test_of_a_value_that_the_delivered_test_shows_only_the_choice_counts():
