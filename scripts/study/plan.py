@@ -67,7 +67,7 @@ class Plan(BaseModel):
 
 INFLECTION, PARSE, TOOLZ, CACHETOOLS = (Package(name=name) for name in ("inflection", "parse", "toolz", "cachetools"))
 ISODATE = Package(name="isodate", version="0.7.2")
-HUMANIZE = Package(name="humanize", version="4.17.0")
+ITSDANGEROUS = Package(name="itsdangerous", version="2.2.0")
 
 PLANS: dict[Size, Plan] = {
     "smoke": Plan(
@@ -95,7 +95,7 @@ PLANS: dict[Size, Plan] = {
     ),
     "full": Plan(
         size="full",
-        train_packages=(INFLECTION, PARSE, TOOLZ, HUMANIZE),
+        train_packages=(INFLECTION, PARSE, TOOLZ, ITSDANGEROUS),
         new_packages=(CACHETOOLS, ISODATE),
         tasks_per_package=6,
         demonstrations=240,
