@@ -49,8 +49,13 @@ class Plan(Frozen):
     """Delivered test id → assertions whose reports differ between runs of the oracle's work, as the order of a set does."""
     unshown: tuple[str, ...] = ()
     """Data files of Python tests that stay on the host: what they hold is expected, and withheld with the assertions."""
+    hooks: bool = False
+    """JavaScript: whether the first run needs hooks and other statements of the test files that show no expectation."""
+    kept_back: tuple[str, ...] = ()
+    """JavaScript: files that the first run does not need, so that it does not hold them."""
     residual: int = 0
-    """Assertions that are still decided inside the sandbox; in JavaScript, Go and Rust, tests that hold some."""
+    """Assertions that are still decided inside the sandbox; in JavaScript, Go and Rust, tests that hold some, in JavaScript
+    also hooks and other statements that do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,216 @@
+"""What in a JavaScript test file shows an expectation, and the file without it.
+
+A report alone shows none. Everything that compares inside the sandbox does: work that is given the comparison, or reads
+it, learns what is wanted. That may stand in a test, in a hook, at the top of the file, in a helper of the file or of
+another hidden file, and any of these may reach it through others.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from sandbox.grading.canaries.scanning import mask
+from sandbox.grading.observations.statements import TESTS, Names, Statement, statements
+
+ASSERTS = re.compile(
+    rb"(?<![\w$.])(?:assert|expect|should|strictEqual|deepStrictEqual|ok|equal|deepEqual|throws|rejects)\b|\bthrow\b"
+    rb"|\.(?:assert|should|ok|is|not|equal|deepEqual|same|fail|expect)\b|\bprocess\.(?:exit|abort|kill)\b"
+)
+"""What a test decides by, if it does not report."""
+COMPARES = re.compile(
+    rb"(?<![=!<>])[!=]==?(?!=)|\s[<>]=?\s|\bswitch\b|\binstanceof\b|\.test\s*\((?!\s*['\"`])"
+    rb"|\.(?:startsWith|endsWith|includes|indexOf|lastIndexOf|match|matchAll|search|localeCompare|equals|isEqual"
+    rb"|isDeepStrictEqual|some|every)\s*\("
+)
+"""What shows an expectation also within a report: `$observe(0, (f(x).startsWith('Good')))`."""
+NEUTRAL = re.compile(
+    rb"\btypeof\s+[\w$.]+\s*[!=]==?|[!=]==?\s*(?:null|undefined)\b|\b(?:null|undefined)\s*[!=]==?"
+    rb"|\bprocess\.(?:platform|version|arch|env)[\w$.]*\s*[!=]==?|\bfor\s*\([^;{}]{0,120};[^;{}]{0,120};"
+)
+"""Comparisons that show nothing, and heads of loops."""
+TAKES_OUT = re.compile(rb"\.(?:replace|replaceAll|split)\(\s*(?:'[^'\n]*\w\w|\"[^\"\n]*\w\w|`[^`]*\w\w|/[^/\n]*\w\w)")
+CHECKERS = re.compile(
+    r"(?:node:)?assert(?:/strict)?|chai.*|should.*|expect.*|unexpected|power-assert|supertest|uvu/assert|@japa/.*|jest-.*|sinon.*"
+)
+"""Modules whose functions decide."""
+RUNNERS = re.compile(r"(?:node:)?test|vitest|@jest/globals|bun:test|mocha")
+ALIAS = re.compile(rb"\b(?:assert|expect|should)\s*(?:\bas\b|:)\s*([A-Za-z_$][\w$]*)")
+ASSIGNED = re.compile(rb"(?<![\w$.])([A-Za-z_$][\w$]*)(?:\.[\w$.]+|\[[^\]]*\])?\s*=(?![=>])")
+TABLE = re.compile(
+    rb"=\s*(?:Object\.\w+\(|new\s+(?:Map|Set)\()?\s*(?:\[\s*[\[{]|\[[^\]]*(?:\bnew\b|\w\()|\{[^}]*(?:\bnew\b|\w\())"
+)
+"""Rows, or objects that are made while the file is read."""
+SUPPORT = b"$observe"
+SUFFIXES = ("", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx", "/index.js", "/index.ts")
+SCRIPTS = tuple(suffix for suffix in SUFFIXES if suffix.startswith("."))
+
+
+def asserts(said: bytes) -> bool:
+    return ASSERTS.search(said) is not None
+
+
+def shows(said: bytes, source: bytes = b"") -> bool:
+    """Whether code shows an expectation: `said` without strings and comments, `source` as it is written."""
+    return asserts(said) or COMPARES.search(NEUTRAL.sub(b" ", said)) is not None or TAKES_OUT.search(source) is not None
+
+
+def resolved(path: str, module: str, files: Collection[str]) -> str | None:
+    """The hidden file that `module` names in the file `path`, if it is one."""
+    if not module.startswith("."):
+        return None
+    base = posixpath.normpath(posixpath.join(posixpath.dirname(path), module))
+    return next((base + suffix for suffix in SUFFIXES if base + suffix in files), None)
+
+
+def helper_decides(path: str, files: Mapping[str, str], seen: frozenset[str] = frozenset()) -> bool:
+    """Whether a hidden file, or one that it loads, shows an expectation."""
+    if path in seen or not path.endswith(SCRIPTS):
+        return False
+    source = files[path].encode()
+    if shows(mask(source, TESTS.syntax).code):
+        return True
+    loaded = (one.module for one in statements(source) if one.module)
+    inner = seen | {path}
+    return any(
+        CHECKERS.fullmatch(module) or ((other := resolved(path, module, files)) and helper_decides(other, files, inner))
+        for module in loaded
+    )
+
+
+@dataclass(frozen=True)
+class TestFile:
+    """A rewritten test file among the other hidden files (path → text)."""
+
+    path: str
+    text: bytes
+    files: Mapping[str, str]
+
+    __test__ = False
+
+    @cached_property
+    def statements(self) -> list[Statement]:
+        return statements(self.text)
+
+    @cached_property
+    def _declared(self) -> frozenset[bytes]:
+        return frozenset().union(*(one.declares for one in self.statements))
+
+    @cached_property
+    def _deciding_names(self) -> frozenset[bytes]:
+        """What this file calls something that decides."""
+        names: set[bytes] = set()
+        for one in self.statements:
+            if one.kind == "import" and SUPPORT not in one.declares:
+                names.update(one.declares if self._loads_checks(one.module) else ALIAS.findall(one.said))
+        size = -1
+        while size != len(names):
+            size = len(names)
+            for one in self.statements:
+                if one.kind in ("value", "function") and SUPPORT not in one.declares and self._shows(one, names):
+                    names |= one.declares
+                elif one.kind == "other" and self._shows(one, names):
+                    names |= set(ASSIGNED.findall(one.said)) & self._declared
+        return frozenset(names)
+
+    def _loads_checks(self, module: str) -> bool:
+        other = resolved(self.path, module, self.files)
+        return CHECKERS.fullmatch(module) is not None or (other is not None and helper_decides(other, self.files))
+
+    @staticmethod
+    def _shows(one: Statement, names: Collection[bytes]) -> bool:
+        return shows(one.said, one.source) or not one.words.isdisjoint(names)
+
+    def _decides(self, one: Statement) -> bool:
+        return self._shows(one, self._deciding_names)
+
+    def deciding_tests(self) -> set[Names]:
+        """Tests that show an expectation, and those that stand in a statement that does."""
+        return {
+            names
+            for one in self.statements
+            if one.kind != "group" and one.tests and self._decides(one)
+            for names in one.tests
+        }
+
+    def deciding_elsewhere(self) -> int:
+        """How many hooks and other statements outside tests show an expectation."""
+        return sum(
+            self._decides(one) if one.kind == "other" else b"(" in one.said and asserts(one.said)
+            for one in self.statements
+            if one.kind in ("other", "value") and not one.tests and SUPPORT not in one.declares
+        )
+
+    def comparable(self) -> set[Names]:
+        """Tests that show nothing, and need no table that something else takes its expectations from."""
+        deciding = self.deciding_tests()
+        told = self._needs(
+            one for one in self.statements if one.kind in ("test", "other") and self._decides(one)
+        )  # what those read that decide
+        tables = [one.declares for one in self.statements if one.kind == "value" and TABLE.search(one.said[:4000])]
+        shared = frozenset().union(*(names for names in tables if not names.isdisjoint(told)))
+        tests = [one for one in self.statements if one.kind != "group" and one.tests]
+        spoilt = (
+            {n for one in tests if not self._needs([one]).isdisjoint(shared) for n in one.tests} if shared else set()
+        )
+        return {names for one in tests for names in one.tests} - deciding - spoilt
+
+    def _needs(self, those: Iterable[Statement]) -> set[bytes]:
+        """Names that these statements mention, and what is declared under them mentions."""
+        words = set[bytes]().union(*(one.words for one in those))
+        self._close(words)
+        return words
+
+    def _close(self, words: set[bytes]) -> None:
+        size = -1
+        while size != len(words):
+            size = len(words)
+            for one in self.statements:
+                if one.kind in ("value", "function") and not one.declares.isdisjoint(words):
+                    words |= one.words
+
+    def without(self, needed: Collection[Names], kept: Collection[Names], *, hooks: bool) -> bytes:
+        """The file with the tests `kept` alone, and only what `needed`, some of these, make use of.
+
+        With `hooks`, also hooks and other statements that show nothing stay.
+        """
+        words = self._needs(
+            one for one in self.statements if one.kind != "function" and any(names in needed for names in one.tests)
+        )
+        stay: set[int] = set()
+        size = -1
+        while hooks and size != len(stay):
+            size = len(stay)
+            for one in self.statements:
+                if one.kind == "other" and one.start not in stay and self._may_stay(one, words):
+                    stay.add(one.start)
+                    words |= one.words
+                    self._close(words)
+        out, position = bytearray(), 0
+        for one in self.statements:
+            if one.start >= position and one.start not in stay and not self._stays(one, words, needed, kept):
+                out += self.text[position : one.start]
+                position = one.end
+        return bytes(out + self.text[position:])
+
+    def _may_stay(self, one: Statement, words: Collection[bytes]) -> bool:
+        assigned = set(ASSIGNED.findall(one.said)) & self._declared
+        return not one.tests and not self._decides(one) and (not assigned or not assigned.isdisjoint(words))
+
+    @staticmethod
+    def _stays(one: Statement, words: Collection[bytes], needed: Collection[Names], kept: Collection[Names]) -> bool:
+        tests = kept if one.kind in ("group", "test") else needed
+        if any(names in tests for names in one.tests):
+            return True
+        if one.kind == "import":
+            return not one.declares or not one.declares.isdisjoint(words) or RUNNERS.fullmatch(one.module) is not None
+        if one.kind == "other":
+            return one.said.strip(b"; \n")[:1] in (b"'", b'"') and not one.words
+        return (
+            SUPPORT in one.declares or not one.declares.isdisjoint(words)
+            if one.kind in ("value", "function")
+            else False
+        )
