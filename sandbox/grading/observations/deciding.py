@@ -40,10 +40,14 @@ CHECKERS = re.compile(
 RUNNERS = re.compile(r"(?:node:)?test|vitest|@jest/globals|bun:test|mocha")
 ALIAS = re.compile(rb"\b(?:assert|expect|should)\s*(?:\bas\b|:)\s*([A-Za-z_$][\w$]*)")
 ASSIGNED = re.compile(rb"(?<![\w$.])([A-Za-z_$][\w$]*)(?:\.[\w$.]+|\[[^\]]*\])?\s*=(?![=>])")
+FIELD = re.compile(rb"\.([A-Za-z_$][\w$]*)\s*=(?![=>])")
+OWN_FIELD = re.compile(rb"(?P<base>[A-Za-z_$][\w$]*)(?:\.[\w$]+)*\.(?P<field>[\w$]+)\s*=(?![=>])")
+LOADS = re.compile(rb"\b(?:require|import)\s*\(\s*(['\"])([^'\"\\\n]+)\1")
 TABLE = re.compile(
     rb"=\s*(?:Object\.\w+\(|new\s+(?:Map|Set)\()?\s*(?:\[\s*[\[{]|\[[^\]]*(?:\bnew\b|\w\()|\{[^}]*(?:\bnew\b|\w\())"
 )
 """Rows, or objects that are made while the file is read."""
+READS = re.compile(rb"\b(?:readFile|readFileSync|readdir|readdirSync|createReadStream)\b")
 SUPPORT = b"$observe"
 SUFFIXES = ("", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx", "/index.js", "/index.ts")
 SCRIPTS = tuple(suffix for suffix in SUFFIXES if suffix.startswith("."))
@@ -101,7 +105,7 @@ class TestFile:
 
     @cached_property
     def _deciding_names(self) -> frozenset[bytes]:
-        """What this file calls something that decides."""
+        """What this file calls something that decides; names of fields begin with a dot."""
         names: set[bytes] = set()
         for one in self.statements:
             if one.kind == "import" and SUPPORT not in one.declares:
@@ -110,19 +114,24 @@ class TestFile:
         while size != len(names):
             size = len(names)
             for one in self.statements:
-                if one.kind in ("value", "function") and SUPPORT not in one.declares and self._shows(one, names):
-                    names |= one.declares
-                elif one.kind == "other" and self._shows(one, names):
+                if SUPPORT in one.declares or one.kind in ("import", "test", "group") or not self._shows(one, names):
+                    continue
+                names |= one.declares
+                if one.kind == "other":
                     names |= set(ASSIGNED.findall(one.said)) & self._declared
+                    names |= {b"." + field for field in FIELD.findall(one.said)}
         return frozenset(names)
 
     def _loads_checks(self, module: str) -> bool:
         other = resolved(self.path, module, self.files)
         return CHECKERS.fullmatch(module) is not None or (other is not None and helper_decides(other, self.files))
 
-    @staticmethod
-    def _shows(one: Statement, names: Collection[bytes]) -> bool:
-        return shows(one.said, one.source) or not one.words.isdisjoint(names)
+    def _shows(self, one: Statement, names: Collection[bytes]) -> bool:
+        if shows(one.said, one.source) or not one.words.isdisjoint(names):
+            return True
+        if any(b"." + field in names for field in one.fields):
+            return True
+        return any(self._loads_checks(module.decode("utf-8", "replace")) for _, module in LOADS.findall(one.source))
 
     def _decides(self, one: Statement) -> bool:
         return self._shows(one, self._deciding_names)
@@ -139,24 +148,31 @@ class TestFile:
     def deciding_elsewhere(self) -> int:
         """How many hooks and other statements outside tests show an expectation."""
         return sum(
-            self._decides(one) if one.kind == "other" else b"(" in one.said and asserts(one.said)
+            self._decides(one) if one.kind != "value" else b"(" in one.said and asserts(one.said)
             for one in self.statements
-            if one.kind in ("other", "value") and not one.tests and SUPPORT not in one.declares
+            if one.kind in ("other", "value", "hook") and not one.tests and SUPPORT not in one.declares
         )
 
     def comparable(self) -> set[Names]:
         """Tests that show nothing, and need no table that something else takes its expectations from."""
         deciding = self.deciding_tests()
         told = self._needs(
-            one for one in self.statements if one.kind in ("test", "other") and self._decides(one)
+            one for one in self.statements if one.kind in ("test", "other", "hook") and self._decides(one)
         )  # what those read that decide
-        tables = [one.declares for one in self.statements if one.kind == "value" and TABLE.search(one.said[:4000])]
+        tables = [one.declares for one in self.statements if self._is_table(one)]
         shared = frozenset().union(*(names for names in tables if not names.isdisjoint(told)))
         tests = [one for one in self.statements if one.kind != "group" and one.tests]
         spoilt = (
             {n for one in tests if not self._needs([one]).isdisjoint(shared) for n in one.tests} if shared else set()
         )
         return {names for one in tests for names in one.tests} - deciding - spoilt
+
+    def _is_table(self, one: Statement) -> bool:
+        """Whether this holds rows, objects that are made while the file is read, or what a data file says."""
+        if one.kind == "value":
+            return TABLE.search(one.said[:4000]) is not None or READS.search(one.said) is not None
+        other = resolved(self.path, one.module, self.files) if one.kind == "import" else None
+        return other is not None and not other.endswith(SCRIPTS)
 
     def _needs(self, those: Iterable[Statement]) -> set[bytes]:
         """Names that these statements mention, and what is declared under them mentions."""
@@ -170,25 +186,15 @@ class TestFile:
             size = len(words)
             for one in self.statements:
                 if one.kind in ("value", "function") and not one.declares.isdisjoint(words):
-                    words |= one.words
+                    words |= one.words - one.declares
 
     def without(self, needed: Collection[Names], kept: Collection[Names], *, hooks: bool) -> bytes:
         """The file with the tests `kept` alone, and only what `needed`, some of these, make use of.
 
         With `hooks`, also hooks and other statements that show nothing stay.
         """
-        words = self._needs(
-            one for one in self.statements if one.kind != "function" and any(names in needed for names in one.tests)
-        )
-        stay: set[int] = set()
-        size = -1
-        while hooks and size != len(stay):
-            size = len(stay)
-            for one in self.statements:
-                if one.kind == "other" and one.start not in stay and self._may_stay(one, words):
-                    stay.add(one.start)
-                    words |= one.words
-                    self._close(words)
+        words = self._needs(one for one in self.statements if any(names in needed for names in one.tests))
+        stay = self._staying(words, needed) if hooks else set()
         out, position = bytearray(), 0
         for one in self.statements:
             if one.start >= position and one.start not in stay and not self._stays(one, words, needed, kept):
@@ -196,9 +202,39 @@ class TestFile:
                 position = one.end
         return bytes(out + self.text[position:])
 
-    def _may_stay(self, one: Statement, words: Collection[bytes]) -> bool:
+    def _staying(self, words: set[bytes], needed: Collection[Names]) -> set[int]:
+        """Where hooks and other statements begin that show nothing, and do not only make what nobody needs. What they mention
+        is added to `words`."""
+        stay: set[int] = set()
+        fields = set[bytes]().union(
+            *(
+                one.fields
+                for one in self.statements
+                if not one.declares.isdisjoint(words) or any(names in needed for names in one.tests)
+            )
+        )
+        size = -1
+        while size != len(stay):
+            size = len(stay)
+            for one in self.statements:
+                if one.kind in ("other", "hook") and one.start not in stay and self._may_stay(one, words, fields):
+                    stay.add(one.start)
+                    words |= one.words
+                    self._close(words)
+        return stay
+
+    def _may_stay(self, one: Statement, words: Collection[bytes], fields: Collection[bytes]) -> bool:
+        if one.tests or self._decides(one):
+            return False
         assigned = set(ASSIGNED.findall(one.said)) & self._declared
-        return not one.tests and not self._decides(one) and (not assigned or not assigned.isdisjoint(words))
+        if assigned and assigned.isdisjoint(words):
+            return False
+        own = OWN_FIELD.match(one.said)
+        return own is None or own["field"] in fields or own["base"] in self._loaded
+
+    @cached_property
+    def _loaded(self) -> frozenset[bytes]:
+        return frozenset().union(*(one.declares for one in self.statements if one.kind == "import"))
 
     @staticmethod
     def _stays(one: Statement, words: Collection[bytes], needed: Collection[Names], kept: Collection[Names]) -> bool:

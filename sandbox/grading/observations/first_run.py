@@ -16,6 +16,7 @@ from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.scanning import mask
 from sandbox.grading.observations.braces import Edit, applied
 from sandbox.grading.observations.deciding import ASSERTS, SCRIPTS, TestFile
+from sandbox.grading.observations.helper_files import pruned
 from sandbox.grading.observations.judge import judge_test
 from sandbox.grading.observations.plan import MAX_DATA, Plan, RunTrial, Trial, judged, observed_verifier
 from sandbox.grading.observations.statements import TESTS, Names
@@ -44,8 +45,9 @@ async def with_first_run(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> 
     if len(best.notes) < sum(map(len, watched.values())):
         other = await suite.compared(files, watched, hooks=True)
         best = other if len(other.notes) > len(best.notes) else best
-    update = {"notes": dict.fromkeys(best.notes, ()), "hooks": best.hooks}
-    return plan.model_copy(update={**update, "kept_back": await suite.kept_back(best)})
+    plan = suite.plan = plan.model_copy(update={"notes": dict.fromkeys(best.notes, ()), "hooks": best.hooks})
+    plan = suite.plan = plan.model_copy(update={"kept_back": await suite.kept_back(best)})
+    return plan.model_copy(update={"first": await suite.pruned(best)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +135,24 @@ class _Suite:
             if test_id in wanted and expected and not judge_test(sites, expected, ran.observed.get(test_id, ())):
                 yield test_id
 
+    async def _is_same(self, first: _First, without: Collection[str], helpers: Mapping[str, str]) -> bool:
+        ran = await self._run(self._trial({**first.texts, **helpers}, without))
+        names = {path: {site.test for site in self.plan.sites if site.path == path} for path in first.texts}
+        return set(first.notes) <= set(self._same(names, ran))
+
+    async def pruned(self, first: _First) -> dict[str, str]:
+        """Helper files with what the first run needs of them alone."""
+        files = self.files()
+        helpers = {path: files[path] for path in self._others() if path not in self.plan.kept_back}
+        made = pruned({path: text for path, text in helpers.items() if path.endswith(SCRIPTS)}, first.texts.values())
+        made = {path: text for path, text in made.items() if text != files[path]}
+        return made if made and await self._is_same(first, self.plan.kept_back, made) else {}
+
     async def kept_back(self, first: _First) -> tuple[str, ...]:
         """Files that the first run does not need."""
 
         async def holds(without: Collection[str]) -> bool:
-            ran = await self._run(self._trial(first.texts, without))
-            names = {path: {site.test for site in self.plan.sites if site.path == path} for path in first.texts}
-            return set(first.notes) <= set(self._same(names, ran))
+            return await self._is_same(first, (*self.plan.unshown, *without), {})
 
         others = [path for path in self._others() if path not in self.plan.unshown]
         if not others:

@@ -53,6 +53,8 @@ class Plan(Frozen):
     """JavaScript: whether the first run needs hooks and other statements of the test files that show no expectation."""
     kept_back: tuple[str, ...] = ()
     """JavaScript: files that the first run does not need, so that it does not hold them."""
+    first: dict[str, str] = {}
+    """JavaScript: helper files as the first run holds them, with what it needs of them alone: path → text."""
     residual: int = 0
     """Assertions that are still decided inside the sandbox; in JavaScript, Go and Rust, tests that hold some, in JavaScript
     also hooks and other statements that do."""

@@ -1,4 +1,4 @@
-"""A JavaScript test file taken apart into statements, those inside its groups (`describe`) too, without a parser.
+"""A JavaScript test file taken apart into statements, those inside its groups and hooks too, without a parser.
 
 A misreading does no harm: what is made of the statements counts only after a run of the oracle's work has agreed with it.
 """
@@ -15,11 +15,12 @@ from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.scanning import Masked, brackets, mask
 
 Names = tuple[str, ...]
-Kind = Literal["import", "value", "function", "group", "test", "other"]
+Kind = Literal["import", "value", "function", "group", "hook", "test", "other"]
 
 MAX_STATEMENTS = 5000
 MARK = re.compile(rb"[(){}\[\];\n]")
-GROUP = re.compile(rb"(?:describe|suite)(?:\.(?:only|skip|concurrent|sequential))?\s*(\()")
+GROUP = re.compile(rb"(?:describe|suite)(?:\.(?:only|skip|concurrent|sequential))?\s*\(")
+HOOK = re.compile(rb"(?:[\w$]+\.)?(?:before|after|beforeEach|afterEach|beforeAll|afterAll)\s*\(")
 DECLARATION = re.compile(
     rb"(?:export\s+(?:default\s+)?)?(?:(?P<variable>const|let|var)\b|(?:async\s+)?function\b\s*\*?\s*(?P<function>[\w$]+)"
     rb"|class\s+(?P<class>[\w$]+))\s*"
@@ -36,6 +37,7 @@ WAITS = re.compile(
 GOES_ON = re.compile(rb"\s*(?:[.?:+\-*/%&|^<>=,(\[`]|(?:else|catch|finally|instanceof|in|of|extends|as|from)\b)")
 AFTER_BRACE = re.compile(rb"\s*(?:else|catch|finally|while)\b")
 WORD = re.compile(rb"(?<![\w$])(?<!(?<!\.)\.)[A-Za-z_$][\w$]*")
+ANY_WORD = re.compile(rb"(?<![\w$])[A-Za-z_$][\w$]*")
 INSERTED = re.compile(rb"\$\{([^}]*)\}")
 MODULE = re.compile(rb"(['\"])([^'\"\\\n]+)\1")
 TESTS = JavaScriptTests()
@@ -49,12 +51,13 @@ class Statement:
     end: int
     kind: Kind
     said: bytes
-    """Its code without strings and comments, and what its templates insert. Of a group: what stands around its body."""
+    """Its code without strings and comments, and what its templates insert. Of a group or hook: what stands around its
+    body, whose statements follow it."""
     source: bytes
     """The same as it is written."""
     declares: frozenset[bytes] = frozenset()
     tests: tuple[Names, ...] = ()
-    """Tests within. Of a group: those of its statements, which follow it."""
+    """Tests within."""
     module: str = ""
     """`import`: what is loaded."""
 
@@ -63,9 +66,14 @@ class Statement:
         """Names that it mentions, but for those of fields."""
         return frozenset(WORD.findall(self.said))
 
+    @property
+    def fields(self) -> frozenset[bytes]:
+        """All names that it mentions."""
+        return frozenset(ANY_WORD.findall(self.said))
+
 
 def statements(source: bytes) -> list[Statement]:
-    """Every statement in text order; the statements of a group follow it."""
+    """Every statement in text order; those inside a group or hook follow it."""
     masked = mask(source, TESTS.syntax)
     reader = _Reader(source, masked, brackets(masked.code))
     return list(reader.read(0, len(source)))
@@ -119,10 +127,12 @@ class _Reader:
         if any(b.start <= start and end <= b.end for b in self._blocks):
             yield Statement(start, end, "test", self._said(start, end), self._source[start:end], tests=tests)
             return
-        if (body := self._body(start, end)) is not None:
+        group = GROUP.match(self._code, start, end)
+        head = group or HOOK.match(self._code, start, end)
+        if head is not None and (body := self._body(start, head.end(), end)) is not None:
             said = self._said(start, body[0]) + self._said(body[1], end)
             around = self._source[start : body[0]] + self._source[body[1] : end]
-            yield Statement(start, end, "group", said, around, tests=tests)
+            yield Statement(start, end, "group" if group else "hook", said, around, tests=tests)
             yield from self.read(*body)
             return
         said, source = self._said(start, end), self._source[start:end]
@@ -137,12 +147,9 @@ class _Reader:
         ]  # fmt: skip
         return b" ".join([self._code[start:end], *inserted])
 
-    def _body(self, start: int, end: int) -> tuple[int, int] | None:
-        """Where the statements of a group stand."""
-        head = GROUP.match(self._code, start, end)
-        if head is None:
-            return None
-        position, found = head.end(), None
+    def _body(self, start: int, position: int, end: int) -> tuple[int, int] | None:
+        """Where the statements of a group or hook stand, whose arguments begin at `position`."""
+        found = None
         while (mark := MARK.search(self._code, position, end)) is not None:
             before = self._code[max(start, mark.start() - 8) : mark.start()].rstrip()
             closing = self._closed.get(mark.start())
