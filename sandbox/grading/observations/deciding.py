@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from sandbox.grading.canaries.scanning import mask
-from sandbox.grading.observations.statements import TESTS, Names, Statement, statements
+from sandbox.grading.observations.statements import Names, Statement, statements
 
 ASSERTS = re.compile(
     rb"(?<![\w$.])(?:assert|expect|should|strictEqual|deepStrictEqual|ok|equal|deepEqual|throws|rejects)\b|\bthrow\b"
@@ -42,12 +41,15 @@ ALIAS = re.compile(rb"\b(?:assert|expect|should)\s*(?:\bas\b|:)\s*([A-Za-z_$][\w
 ASSIGNED = re.compile(rb"(?<![\w$.])([A-Za-z_$][\w$]*)(?:\.[\w$.]+|\[[^\]]*\])?\s*=(?![=>])")
 FIELD = re.compile(rb"\.([A-Za-z_$][\w$]*)\s*=(?![=>])")
 OWN_FIELD = re.compile(rb"(?P<base>[A-Za-z_$][\w$]*)(?:\.[\w$]+)*\.(?P<field>[\w$]+)\s*=(?![=>])")
-LOADS = re.compile(rb"\b(?:require|import)\s*\(\s*(['\"])([^'\"\\\n]+)\1")
+LOADS = re.compile(rb"(?:\b(?:require|import)\s*\(\s*|\bexport\b[^;'\"]*\bfrom\s*)(['\"])([^'\"\\\n]+)\1")
 TABLE = re.compile(
     rb"=\s*(?:Object\.\w+\(|new\s+(?:Map|Set)\()?\s*(?:\[\s*[\[{]|\[[^\]]*(?:\bnew\b|\w\()|\{[^}]*(?:\bnew\b|\w\())"
 )
 """Rows, or objects that are made while the file is read."""
 READS = re.compile(rb"\b(?:readFile|readFileSync|readdir|readdirSync|createReadStream)\b")
+GIVEN = re.compile(rb"module\.exports\s*=|export\s+default\b|export\s*\{(?![^}]*\}\s*from\b)")
+EXPORTED = re.compile(rb"(?:module\.)?exports\.([A-Za-z_$][\w$]*)\s*=(?![=>])")
+ALL = b"*"
 SUPPORT = b"$observe"
 SUFFIXES = ("", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx", "/index.js", "/index.ts")
 SCRIPTS = tuple(suffix for suffix in SUFFIXES if suffix.startswith("."))
@@ -70,21 +72,6 @@ def resolved(path: str, module: str, files: Collection[str]) -> str | None:
     return next((base + suffix for suffix in SUFFIXES if base + suffix in files), None)
 
 
-def helper_decides(path: str, files: Mapping[str, str], seen: frozenset[str] = frozenset()) -> bool:
-    """Whether a hidden file, or one that it loads, shows an expectation."""
-    if path in seen or not path.endswith(SCRIPTS):
-        return False
-    source = files[path].encode()
-    if shows(mask(source, TESTS.syntax).code):
-        return True
-    loaded = (one.module for one in statements(source) if one.module)
-    inner = seen | {path}
-    return any(
-        CHECKERS.fullmatch(module) or ((other := resolved(path, module, files)) and helper_decides(other, files, inner))
-        for module in loaded
-    )
-
-
 @dataclass(frozen=True)
 class TestFile:
     """A rewritten test file among the other hidden files (path → text)."""
@@ -92,6 +79,8 @@ class TestFile:
     path: str
     text: bytes
     files: Mapping[str, str]
+    users: frozenset[str] = frozenset()
+    """Of a helper: the files that led to it."""
 
     __test__ = False
 
@@ -109,7 +98,7 @@ class TestFile:
         names: set[bytes] = set()
         for one in self.statements:
             if one.kind == "import" and SUPPORT not in one.declares:
-                names.update(one.declares if self._loads_checks(one.module) else ALIAS.findall(one.said))
+                names |= self._checks(one)
         size = -1
         while size != len(names):
             size = len(names)
@@ -122,16 +111,48 @@ class TestFile:
                     names |= {b"." + field for field in FIELD.findall(one.said)}
         return frozenset(names)
 
+    def _checks(self, one: Statement) -> frozenset[bytes]:
+        """What a statement that loads a module takes from it that decides."""
+        helper = self._helper(one.module)
+        if helper is None:
+            return one.declares if CHECKERS.fullmatch(one.module) else frozenset(ALIAS.findall(one.said))
+        told = helper.told
+        plain = b"{" in one.said and re.search(rb"\bas\b|:|\*", one.said) is None
+        return one.declares & told if plain and ALL not in told else one.declares if told else frozenset()
+
+    def _helper(self, module: str) -> TestFile | None:
+        path = resolved(self.path, module, self.files)
+        if path is None or path in self.users or not path.endswith(SCRIPTS):
+            return None
+        return TestFile(path, self.files[path].encode(), self.files, self.users | {self.path})
+
+    @cached_property
+    def told(self) -> frozenset[bytes]:
+        """Names under which a helper file gives away what decides; `ALL` for any name."""
+        names = {name.removeprefix(b".") for name in self._deciding_names}
+        whole = any(
+            self._tells_all(one) for one in self.statements if one.kind in ("other", "hook") and self._decides(one)
+        )
+        return frozenset({*names, ALL}) if whole else frozenset(names)
+
+    @staticmethod
+    def _tells_all(one: Statement) -> bool:
+        """Whether a deciding statement outside tests may have any name outside its file."""
+        if GIVEN.match(one.said):
+            other = re.search(rb":|\bas\b|\brequire\b", one.said) is not None
+            return other or shows(one.said, one.source)
+        return EXPORTED.match(one.said) is None
+
     def _loads_checks(self, module: str) -> bool:
-        other = resolved(self.path, module, self.files)
-        return CHECKERS.fullmatch(module) is not None or (other is not None and helper_decides(other, self.files))
+        helper = self._helper(module)
+        return CHECKERS.fullmatch(module) is not None or (helper is not None and bool(helper.told))
 
     def _shows(self, one: Statement, names: Collection[bytes]) -> bool:
         if shows(one.said, one.source) or not one.words.isdisjoint(names):
             return True
         if any(b"." + field in names for field in one.fields):
             return True
-        return any(self._loads_checks(module.decode("utf-8", "replace")) for _, module in LOADS.findall(one.source))
+        return any(self._loads_checks(module[-1].decode("utf-8", "replace")) for module in LOADS.findall(one.source))
 
     def _decides(self, one: Statement) -> bool:
         return self._shows(one, self._deciding_names)

@@ -46,7 +46,7 @@ async def with_first_run(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> 
         other = await suite.compared(files, watched, hooks=True)
         best = other if len(other.notes) > len(best.notes) else best
     plan = suite.plan = plan.model_copy(update={"notes": dict.fromkeys(best.notes, ()), "hooks": best.hooks})
-    plan = suite.plan = plan.model_copy(update={"kept_back": await suite.kept_back(best)})
+    plan = suite.plan = plan.model_copy(update={"first_without": await suite.first_without(best)})
     return plan.model_copy(update={"first": await suite.pruned(best)})
 
 
@@ -143,12 +143,12 @@ class _Suite:
     async def pruned(self, first: _First) -> dict[str, str]:
         """Helper files with what the first run needs of them alone."""
         files = self.files()
-        helpers = {path: files[path] for path in self._others() if path not in self.plan.kept_back}
+        helpers = {path: files[path] for path in self._others() if path not in self.plan.first_without}
         made = pruned({path: text for path, text in helpers.items() if path.endswith(SCRIPTS)}, first.texts.values())
         made = {path: text for path, text in made.items() if text != files[path]}
-        return made if made and await self._is_same(first, self.plan.kept_back, made) else {}
+        return made if made and await self._is_same(first, self.plan.first_without, made) else {}
 
-    async def kept_back(self, first: _First) -> tuple[str, ...]:
+    async def first_without(self, first: _First) -> tuple[str, ...]:
         """Files that the first run does not need."""
 
         async def holds(without: Collection[str]) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sandbox.grading.canaries.scanning import arguments_after, mask
 from sandbox.grading.observations.braces import Edit, applied
+from sandbox.grading.observations.deciding import EXPORTED
 from sandbox.grading.observations.statements import ANY_WORD, TESTS, Statement, statements
 
-EXPORTED = re.compile(rb"(?:module\.)?exports\.([A-Za-z_$][\w$]*)\s*=(?![=>])")
 OBJECT = re.compile(rb"(?:module\.exports\s*=|export\s+default)\s*(\{)")
 KEY = re.compile(rb"\s*([A-Za-z_$][\w$]*)\s*(?P<colon>:?)")
 
@@ -18,7 +18,7 @@ def pruned(helpers: Mapping[str, str], users: Iterable[str]) -> dict[str, str]:
     """`helpers` (path → text) with values and functions blanked that neither `users`, as text, nor the rest of them name."""
     words: set[bytes] = set()
     for text in users:
-        words.update(ANY_WORD.findall(mask(text.encode(), TESTS.syntax).code))
+        words |= _used(text.encode())
     read = {path: _Helper(text.encode()) for path, text in helpers.items()}
     size = -1
     while size != len(words):
@@ -26,6 +26,13 @@ def pruned(helpers: Mapping[str, str], users: Iterable[str]) -> dict[str, str]:
         for helper in read.values():
             words |= helper.mentions(words)
     return {path: applied(helper.text, list(helper.blanks(words))).decode() for path, helper in read.items()}
+
+
+def _used(text: bytes) -> set[bytes]:
+    """What a test file names, but for what it only loads."""
+    renamed = re.compile(rb":|\bas\b")
+    used = (one for one in statements(text) if one.kind != "import" or renamed.search(one.said))
+    return set[bytes]().union(*(one.fields for one in used))
 
 
 class _Helper:

@@ -78,7 +78,7 @@ def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
         path: TestFile(path, text, texts).without(needed.get(path, ()), kept.get(path, ()), hooks=plan.hooks)
         if path in wheres else text
         for path, text in prepared.files.items()
-        if path not in plan.kept_back
+        if path not in plan.first_without
     }  # fmt: skip
 
 
