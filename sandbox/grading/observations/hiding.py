@@ -74,12 +74,16 @@ def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
             kept.setdefault(place.where, set()).add(place.names)
     wheres = {language.parse(test_id).where for test_id in prepared.ids.values()}
     texts = {path: text.decode() for path, text in prepared.files.items()}
+    others = {path: text for path, text in prepared.files.items() if path not in (*wheres, *plan.first_without)}
+    files = {path: TestFile(path, prepared.files[path], texts) for path in wheres & texts.keys()}
     return {
-        path: TestFile(path, text, texts).without(needed.get(path, ()), kept.get(path, ()), hooks=plan.hooks)
-        if path in wheres else text
-        for path, text in prepared.files.items()
-        if path not in plan.first_without
-    }  # fmt: skip
+        **others,
+        **{path: text.encode() for path, text in plan.first.items()},
+        **{
+            path: file.without(needed.get(path, ()), kept.get(path, ()), hooks=plan.hooks)
+            for path, file in files.items()
+        },
+    }
 
 
 def with_canaries(
