@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sandbox.grading.observations.statements import Names, Statement, statements
@@ -79,8 +79,8 @@ class TestFile:
     path: str
     text: bytes
     files: Mapping[str, str]
-    users: frozenset[str] = frozenset()
-    """Of a helper: the files that led to it."""
+    known: dict[str, frozenset[bytes]] = field(default_factory=dict)
+    """Helper files that were looked at: path → `told`."""
 
     __test__ = False
 
@@ -91,6 +91,16 @@ class TestFile:
     @cached_property
     def _declared(self) -> frozenset[bytes]:
         return frozenset().union(*(one.declares for one in self.statements))
+
+    @cached_property
+    def _showing(self) -> frozenset[int]:
+        """Where statements begin that show an expectation by their own text, or load what does."""
+        found = set[int]()
+        for one in self.statements:
+            loaded = (module[-1].decode("utf-8", "replace") for module in LOADS.findall(one.source))
+            if shows(one.said, one.source) or (one.kind != "import" and any(map(self._loads_checks, loaded))):
+                found.add(one.start)
+        return frozenset(found)
 
     @cached_property
     def _deciding_names(self) -> frozenset[bytes]:
@@ -108,23 +118,28 @@ class TestFile:
                 names |= one.declares
                 if one.kind == "other":
                     names |= set(ASSIGNED.findall(one.said)) & self._declared
-                    names |= {b"." + field for field in FIELD.findall(one.said)}
+                    names |= {b"." + name for name in FIELD.findall(one.said)}
         return frozenset(names)
 
     def _checks(self, one: Statement) -> frozenset[bytes]:
         """What a statement that loads a module takes from it that decides."""
-        helper = self._helper(one.module)
-        if helper is None:
+        told = self._told_by(one.module)
+        if told is None:
             return one.declares if CHECKERS.fullmatch(one.module) else frozenset(ALIAS.findall(one.said))
-        told = helper.told
+        if not one.declares:
+            return told  # it may make them known everywhere
         plain = b"{" in one.said and re.search(rb"\bas\b|:|\*", one.said) is None
         return one.declares & told if plain and ALL not in told else one.declares if told else frozenset()
 
-    def _helper(self, module: str) -> TestFile | None:
+    def _told_by(self, module: str) -> frozenset[bytes] | None:
+        """What a helper file gives away; None for a module that is none."""
         path = resolved(self.path, module, self.files)
-        if path is None or path in self.users or not path.endswith(SCRIPTS):
+        if path is None or not path.endswith(SCRIPTS):
             return None
-        return TestFile(path, self.files[path].encode(), self.files, self.users | {self.path})
+        if path not in self.known:
+            self.known[path] = frozenset()  # one that loads itself
+            self.known[path] = TestFile(path, self.files[path].encode(), self.files, self.known).told
+        return self.known[path]
 
     @cached_property
     def told(self) -> frozenset[bytes]:
@@ -144,15 +159,12 @@ class TestFile:
         return EXPORTED.match(one.said) is None
 
     def _loads_checks(self, module: str) -> bool:
-        helper = self._helper(module)
-        return CHECKERS.fullmatch(module) is not None or (helper is not None and bool(helper.told))
+        return CHECKERS.fullmatch(module) is not None or bool(self._told_by(module))
 
     def _shows(self, one: Statement, names: Collection[bytes]) -> bool:
-        if shows(one.said, one.source) or not one.words.isdisjoint(names):
+        if one.start in self._showing or not one.words.isdisjoint(names):
             return True
-        if any(b"." + field in names for field in one.fields):
-            return True
-        return any(self._loads_checks(module[-1].decode("utf-8", "replace")) for module in LOADS.findall(one.source))
+        return any(b"." + name in names for name in one.fields)
 
     def _decides(self, one: Statement) -> bool:
         return self._shows(one, self._deciding_names)
@@ -201,12 +213,16 @@ class TestFile:
         self._close(words)
         return words
 
+    @cached_property
+    def _made(self) -> list[Statement]:
+        return [one for one in self.statements if one.kind in ("value", "function")]
+
     def _close(self, words: set[bytes]) -> None:
         size = -1
         while size != len(words):
             size = len(words)
-            for one in self.statements:
-                if one.kind in ("value", "function") and not one.declares.isdisjoint(words):
+            for one in self._made:
+                if not one.declares.isdisjoint(words):
                     words |= one.words - one.declares
 
     def without(self, needed: Collection[Names], kept: Collection[Names], *, hooks: bool) -> bytes:

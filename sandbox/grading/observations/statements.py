@@ -6,8 +6,10 @@ A misreading does no harm: what is made of the statements counts only after a ru
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from sandbox.grading.canaries.insertion import blocks_of
@@ -43,7 +45,7 @@ MODULE = re.compile(rb"(['\"])([^'\"\\\n]+)\1")
 TESTS = JavaScriptTests()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """Offsets are bytes of the file."""
 
@@ -61,12 +63,12 @@ class Statement:
     module: str = ""
     """`import`: what is loaded."""
 
-    @property
+    @cached_property
     def words(self) -> frozenset[bytes]:
         """Names that it mentions, but for those of fields."""
         return frozenset(WORD.findall(self.said))
 
-    @property
+    @cached_property
     def fields(self) -> frozenset[bytes]:
         """All names that it mentions."""
         return frozenset(ANY_WORD.findall(self.said))
@@ -84,6 +86,7 @@ class _Reader:
         self._source, self._code, self._closed = source, masked.code, closed
         self._templates = [span for span in masked.strings if source[span[0] : span[0] + 1] == b"`"]
         self._blocks = blocks_of(TESTS, source)
+        self._starts = [block.start for block in self._blocks]
         self._left = MAX_STATEMENTS
 
     def read(self, start: int, end: int) -> Iterator[Statement]:
@@ -123,8 +126,9 @@ class _Reader:
         return WAITS.search(before) is None and GOES_ON.match(after) is None
 
     def _statement(self, start: int, end: int) -> Iterator[Statement]:
-        tests = tuple(b.names for b in self._blocks if start < b.end and b.start < end)
-        if any(b.start <= start and end <= b.end for b in self._blocks):
+        near = self._blocks[max(0, bisect_right(self._starts, start) - 1) : bisect_left(self._starts, end)]
+        tests = tuple(b.names for b in near if start < b.end and b.start < end)
+        if any(b.start <= start and end <= b.end for b in near):
             yield Statement(start, end, "test", self._said(start, end), self._source[start:end], tests=tests)
             return
         group = GROUP.match(self._code, start, end)
