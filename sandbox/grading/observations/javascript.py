@@ -72,7 +72,7 @@ class JavaScriptRewriter:
     def support(self, source: bytes, code: bytes, first: int) -> list[Edit]:
         match = DIRECTIVE.match(source)
         at = match.end() if match else source.find(b"\n") + 1 if source.startswith(b"#!") else 0
-        return [Edit(at, at, f" {SUPPORT} " if match else f"{SUPPORT} ")]
+        return [Edit(at, at, f"; {SUPPORT} " if match else f"{SUPPORT} ")]
 
     def _assert(
         self,
