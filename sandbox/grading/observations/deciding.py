@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sandbox.grading.observations.statements import Names, Statement, statements
+from sandbox.grading.observations.statements import Load, Names, Statement, statements
 
 ASSERTS = re.compile(
     rb"(?<![\w$.])(?:assert|expect|should|strictEqual|deepStrictEqual|ok|equal|deepEqual|throws|rejects)\b|\bthrow\b"
@@ -22,13 +22,14 @@ ASSERTS = re.compile(
 """What a test decides by, if it does not report."""
 COMPARES = re.compile(
     rb"(?<![=!<>])[!=]==?(?!=)|\s[<>]=?\s|\bswitch\b|\binstanceof\b|\.test\s*\((?!\s*['\"`])"
-    rb"|\.(?:startsWith|endsWith|includes|indexOf|lastIndexOf|match|matchAll|search|localeCompare|equals|isEqual"
-    rb"|isDeepStrictEqual|some|every)\s*\("
+    rb"|\.(?:startsWith|endsWith|includes|indexOf|lastIndexOf|match|matchAll|search|localeCompare|has|hasOwn|hasOwnProperty"
+    rb"|some|every)\s*\(|(?<![\w$])(?:equals|isEqual|isDeepStrictEqual|eql?|same|matches)\s*\(|(?<![\w$.])in\b(?!\s*:)"
 )
 """What shows an expectation also within a report: `$observe(0, (f(x).startsWith('Good')))`."""
 NEUTRAL = re.compile(
     rb"\btypeof\s+[\w$.]+\s*[!=]==?|[!=]==?\s*(?:null|undefined)\b|\b(?:null|undefined)\s*[!=]==?"
     rb"|\bprocess\.(?:platform|version|arch|env)[\w$.]*\s*[!=]==?|\bfor\s*\([^;{}]{0,120};[^;{}]{0,120};"
+    rb"|\bfor\s*\(\s*(?:const|let|var)\s+[\w$]+\s+in\b"
 )
 """Comparisons that show nothing, and heads of loops."""
 TAKES_OUT = re.compile(rb"\.(?:replace|replaceAll|split)\(\s*(?:'[^'\n]*\w\w|\"[^\"\n]*\w\w|`[^`]*\w\w|/[^/\n]*\w\w)")
@@ -122,14 +123,16 @@ class TestFile:
         return frozenset(names)
 
     def _checks(self, one: Statement) -> frozenset[bytes]:
-        """What a statement that loads a module takes from it that decides."""
-        told = self._told_by(one.module)
+        """What a statement that loads modules takes from them that decides."""
+        return frozenset(ALIAS.findall(one.said)).union(*map(self._checks_of, one.loads))
+
+    def _checks_of(self, load: Load) -> frozenset[bytes]:
+        told = self._told_by(load.module)
         if told is None:
-            return one.declares if CHECKERS.fullmatch(one.module) else frozenset(ALIAS.findall(one.said))
-        if not one.declares:
+            return load.names if CHECKERS.fullmatch(load.module) else frozenset()
+        if not load.names:
             return told  # it may make them known everywhere
-        plain = b"{" in one.said and re.search(rb"\bas\b|:|\*", one.said) is None
-        return one.declares & told if plain and ALL not in told else one.declares if told else frozenset()
+        return load.names & told if load.plain and ALL not in told else load.names if told else frozenset()
 
     def _told_by(self, module: str) -> frozenset[bytes] | None:
         """What a helper file gives away; None for a module that is none."""
@@ -204,8 +207,8 @@ class TestFile:
         """Whether this holds rows, objects that are made while the file is read, or what a data file says."""
         if one.kind == "value":
             return TABLE.search(one.said[:4000]) is not None or READS.search(one.said) is not None
-        other = resolved(self.path, one.module, self.files) if one.kind == "import" else None
-        return other is not None and not other.endswith(SCRIPTS)
+        others = [resolved(self.path, load.module, self.files) for load in one.loads]
+        return any(other is not None and not other.endswith(SCRIPTS) for other in others)
 
     def _needs(self, those: Iterable[Statement]) -> set[bytes]:
         """Names that these statements mention, and what is declared under them mentions."""
@@ -279,7 +282,8 @@ class TestFile:
         if any(names in tests for names in one.tests):
             return True
         if one.kind == "import":
-            return not one.declares or not one.declares.isdisjoint(words) or RUNNERS.fullmatch(one.module) is not None
+            runner = any(RUNNERS.fullmatch(load.module) for load in one.loads)
+            return runner or not one.declares or not one.declares.isdisjoint(words)
         if one.kind == "other":
             return one.said.strip(b"; \n")[:1] in (b"'", b'"') and not one.words
         return (

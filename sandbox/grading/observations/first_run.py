@@ -39,7 +39,9 @@ async def with_first_run(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> 
     plan = suite.plan = plan.model_copy(update={"residual": residual})
     reporting = {path: {site.test for site in plan.sites if site.path == path} for path in files}
     watched = {path: reporting[path] & file.comparable() for path, file in files.items()}
-    if not residual or not any(watched.values()):
+    if not residual:
+        return plan.model_copy(update={"files": {**plan.files, **await suite.used(files)}})
+    if not any(watched.values()):
         return plan
     best = await suite.compared(files, watched, hooks=False)
     if len(best.notes) < sum(map(len, watched.values())):
@@ -108,6 +110,17 @@ class _Suite:
             if await holds([*found, path]):
                 found.append(path)
         return tuple(found)
+
+    async def used(self, files: Mapping[str, TestFile]) -> dict[str, str]:
+        """Files of a suite that shows nothing by itself, without what none of its tests makes use of."""
+        texts = {}
+        for path, file in files.items():
+            every = file.comparable()
+            texts[path] = file.without(every, every, hooks=True).decode()
+        helpers = {path: self.files()[path] for path in self._others() if path.endswith(SCRIPTS)}
+        texts |= pruned(helpers, list(texts.values()))
+        texts = {path: text for path, text in texts.items() if text != self.files()[path]}
+        return texts if texts and await self._holds({**self.files(), **texts}, self.plan.unshown) else {}
 
     async def compared(
         self, files: Mapping[str, TestFile], watched: Mapping[str, set[Names]], *, hooks: bool

@@ -41,8 +41,20 @@ AFTER_BRACE = re.compile(rb"\s*(?:else|catch|finally|while)\b")
 WORD = re.compile(rb"(?<![\w$])(?<!(?<!\.)\.)[A-Za-z_$][\w$]*")
 ANY_WORD = re.compile(rb"(?<![\w$])[A-Za-z_$][\w$]*")
 INSERTED = re.compile(rb"\$\{([^}]*)\}")
-MODULE = re.compile(rb"(['\"])([^'\"\\\n]+)\1")
+FROM = re.compile(rb"(?:\bfrom|\bimport)\s*(['\"])([^'\"\\\n]+)\1")
+REQUIRED = re.compile(rb"(\{[^}]*\}|[\w$]+)\s*=\s*(?:await\s+)?(?:require|import)\s*\(\s*(['\"])([^'\"\\\n]+)\2")
+RENAMES = re.compile(rb"\bas\b|:|\*")
 TESTS = JavaScriptTests()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A module that an `import` loads, and what it is called here."""
+
+    module: str
+    names: frozenset[bytes]
+    plain: bool
+    """Whether these are the names that the module gives away."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +72,7 @@ class Statement:
     declares: frozenset[bytes] = frozenset()
     tests: tuple[Names, ...] = ()
     """Tests within."""
-    module: str = ""
-    """`import`: what is loaded."""
+    loads: tuple[Load, ...] = ()
 
     @cached_property
     def words(self) -> frozenset[bytes]:
@@ -141,9 +152,8 @@ class _Reader:
             return
         said, source = self._said(start, end), self._source[start:end]
         kind, declares = self._kind(start, end)
-        found = MODULE.findall(source) if kind == "import" else []
-        module = found[-1][1].decode("utf-8", "replace") if found else ""
-        yield Statement(start, end, kind, said, source, declares, tests, module)
+        loads = tuple(_loads(source, declares)) if kind == "import" else ()
+        yield Statement(start, end, kind, said, source, declares, tests, loads)
 
     def _said(self, start: int, end: int) -> bytes:
         inserted = [
@@ -202,3 +212,12 @@ def _bound(pattern: bytes) -> Iterator[bytes]:
     for word in WORD.finditer(pattern):
         if not pattern[word.end() :].lstrip().startswith(b":") or b"{" not in pattern:
             yield word[0]
+
+
+def _loads(source: bytes, declares: frozenset[bytes]) -> Iterator[Load]:
+    if (match := FROM.search(source)) is not None and IMPORT.match(source):
+        plain = b"{" in source and RENAMES.search(source[: match.start()]) is None
+        yield Load(match[2].decode("utf-8", "replace"), declares, plain)
+    for match in REQUIRED.finditer(source):
+        plain = match[1].startswith(b"{") and RENAMES.search(match[1]) is None
+        yield Load(match[3].decode("utf-8", "replace"), frozenset(_bound(match[1])), plain)

@@ -271,4 +271,7 @@ ATTACKS = {
     "helper-on-disk": Attack(HELPER_JS, READS_HELPER, 1),
     "truth": Attack(greeting("js-truth", TRUTH_TESTS, POLITELY), LEARNS_FROM_CALLS, 1),
 }
-REMARK = greeting("js-remark", REMARK_TESTS, ())
+UNUSED = (
+    greeting("js-remark", REMARK_TESTS, ()),
+    greeting("js-unused", REMARK_TESTS.replace("// POLITE", "const POLITE").replace("' for everybody", "';"), ()),
+)

@@ -44,6 +44,9 @@ def file(text: str) -> TestFile:
         ("$observe(0, 's', (f(1).split('\\n')));", "", False),
         ("$observe(0, 's', (lower(f(1))));", "const lower = (s) => s.toLowerCase();", False),
         ("$observe(0, 's', (f(named())));", "const { named } = require('./checks.js');", False),
+        ("for (const key in f(1)) $observe(0, 's', (key));", "", False),
+        ("$observe(0, 's', (g(1)));", "var a = require('assert'), { g } = require('./g.js');", False),
+        ("$observe(0, 's', (golden.x));", "import golden from './golden.json' with { type: 'json' };", False),
         # What is asked for shows in the report.
         ("$observe(0, 's', (f(1).startsWith('Good')));", "", True),
         ("$observe(0, 's', (f(1) === 'Good'));", "", True),
@@ -51,6 +54,9 @@ def file(text: str) -> TestFile:
         ("$observe(0, 's', (/Good/.test(f(1))));", "", True),
         ("if (f(1) !== 'Good') process.exit(1);", "", True),
         ("switch (f(1)) { case 'Good': break; default: g(); }", "", True),
+        ("$observe(0, 's', ('Good' in f(1)));", "", True),
+        ("$observe(0, 's', (f(1).has('Good')));", "", True),
+        ("$observe(0, 's', (isDeepStrictEqual(f(1), [7])));", "", True),
         # Helpers, however they are reached.
         ("polite(f(1));", "const polite = (x) => assert.ok(x);", True),
         ("polite(f(1));", "function polite(x) {\n  very(x);\n}\nfunction very(x) { if (x != 'Good') throw x; }", True),
@@ -60,6 +66,7 @@ def file(text: str) -> TestFile:
         ("sure(f(1));", "const { ok: sure } = require('node:assert');", True),
         ("e(f(1)).x();", "import { expect as e } from 'vitest';", True),
         ("polite(f(1));", "const { polite } = require('./checks.js');", True),
+        ("a(f(1));", "var { g } = require('./g.js'), a = require('assert');", True),
         ("checks.polite(f(1));", "import * as checks from './checks.js';", True),
         ("named(f(1));", "const { named } = require('./aliased.js');", True),
         ("polite(f(1));", "import { polite } from './chained.js';", True),

@@ -10,7 +10,8 @@ from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verifiers.canary_pool import PoolStore
 from sandbox.tasks.environments import EnvironmentStore
-from tests.sandbox.grading.javascript_attacks import ATTACKS, READS_MEMORY, REMARK
+from sandbox.tasks.spec import TaskSpec
+from tests.sandbox.grading.javascript_attacks import ATTACKS, READS_MEMORY, UNUSED
 from tests.sandbox.grading.verifiers.test_suites_attacked import patched
 from tests.sandbox.grading.verifiers.test_toolchains import in_sandbox
 
@@ -37,7 +38,12 @@ async def test_what_is_learned_elsewhere_is_adaptive_and_the_work_passes(backend
     assert pool.plan.residual >= 1
 
 
-async def test_remarks_anywhere_in_the_file_stay_outside(backend: Backend, tmp_path):
+@pytest.mark.parametrize("task", UNUSED, ids=lambda task: task.id)
+async def test_remarks_and_what_nothing_uses_stay_outside(backend: Backend, tmp_path, task: TaskSpec):
     store = EnvironmentStore(tmp_path)
-    report = await grade(backend=backend, environments=store, task=REMARK, patch=patched(REMARK, READS_MEMORY))
-    assert report.outcome is Cause.TESTS_FAILED, report
+    for patch, cause in (
+        (from_files(task, task.gold), Cause.ALL_PASSED),
+        (patched(task, READS_MEMORY), Cause.TESTS_FAILED),
+    ):
+        report = await grade(backend=backend, environments=store, task=task, patch=patch)
+        assert report.outcome is cause, report
