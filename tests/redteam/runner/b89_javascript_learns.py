@@ -9,7 +9,7 @@ from tests.redteam.honest import FIX, works
 from tests.sandbox.grading.javascript_attacks import ATTACKS
 
 FIRST_RUN = (
-    "the first run holds what compared tests need and nothing else; work that computes something else there is adaptive"
+    "the first run holds what compared tests need alone; work that computes something else there is adaptive"
 )
 
 
