@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from sandbox.grading.observations.braces import Edit, applied
 from sandbox.grading.observations.statements import Load, Names, Statement, statements
 
 ASSERTS = re.compile(
@@ -218,7 +219,7 @@ class TestFile:
 
     @cached_property
     def _made(self) -> list[Statement]:
-        return [one for one in self.statements if one.kind in ("value", "function")]
+        return [one for one in self.statements if one.kind in ("value", "function") or one.parts]
 
     def _close(self, words: set[bytes]) -> None:
         size = -1
@@ -226,7 +227,7 @@ class TestFile:
             size = len(words)
             for one in self._made:
                 if not one.declares.isdisjoint(words):
-                    words |= one.words - one.declares
+                    words |= one.uses(words)
 
     def without(self, needed: Collection[Names], kept: Collection[Names], *, hooks: bool) -> bytes:
         """The file with the tests `kept` alone, and only what `needed`, some of these, make use of.
@@ -235,12 +236,14 @@ class TestFile:
         """
         words = self._needs(one for one in self.statements if any(names in needed for names in one.tests))
         stay = self._staying(words, needed) if hooks else set()
-        out, position = bytearray(), 0
+        edits, position = [], 0
         for one in self.statements:
             if one.start >= position and one.start not in stay and not self._stays(one, words, needed, kept):
-                out += self.text[position : one.start]
+                edits.append(Edit(one.start, one.end, ""))
                 position = one.end
-        return bytes(out + self.text[position:])
+            elif one.kind in ("value", "import"):
+                edits += [Edit(part.start, part.end, " undefined") for part in one.idle(words)]
+        return applied(self.text, edits)
 
     def _staying(self, words: set[bytes], needed: Collection[Names]) -> set[int]:
         """Where hooks and other statements begin that show nothing, and do not only make what nobody needs. What they mention

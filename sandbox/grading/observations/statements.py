@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -43,6 +43,7 @@ ANY_WORD = re.compile(rb"(?<![\w$])[A-Za-z_$][\w$]*")
 INSERTED = re.compile(rb"\$\{([^}]*)\}")
 FROM = re.compile(rb"(?:\bfrom|\bimport)\s*(['\"])([^'\"\\\n]+)\1")
 REQUIRED = re.compile(rb"(\{[^}]*\}|[\w$]+)\s*=\s*(?:await\s+)?(?:require|import)\s*\(\s*(['\"])([^'\"\\\n]+)\2")
+NAMED = re.compile(rb"\s*[A-Za-z_$][\w$]*\s*")
 RENAMES = re.compile(rb"\bas\b|:|\*")
 TESTS = JavaScriptTests()
 
@@ -55,6 +56,15 @@ class Load:
     names: frozenset[bytes]
     plain: bool
     """Whether these are the names that the module gives away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The value that a statement gives one of its names."""
+
+    name: bytes
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -73,11 +83,27 @@ class Statement:
     tests: tuple[Names, ...] = ()
     """Tests within."""
     loads: tuple[Load, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """Of `const a = 1, b = 2`: the values of single names, where it declares several."""
 
     @cached_property
     def words(self) -> frozenset[bytes]:
         """Names that it mentions, but for those of fields."""
         return frozenset(WORD.findall(self.said))
+
+    def idle(self, words: Collection[bytes]) -> list[Part]:
+        """Values of names that are not among `words`."""
+        return [part for part in self.parts if part.name not in words]
+
+    def uses(self, words: Collection[bytes]) -> frozenset[bytes]:
+        """Names that it mentions for those of its own that are among `words`."""
+        idle = self.idle(words)
+        if not idle:
+            return self.words - self.declares
+        said = bytearray(self.said)
+        for part in idle:
+            said[part.start - self.start : part.end - self.start] = b" " * (part.end - part.start)
+        return frozenset(WORD.findall(said)) - self.declares
 
     @cached_property
     def fields(self) -> frozenset[bytes]:
@@ -151,9 +177,9 @@ class _Reader:
             yield from self.read(*body)
             return
         said, source = self._said(start, end), self._source[start:end]
-        kind, declares = self._kind(start, end)
+        kind, declares, parts = self._kind(start, end)
         loads = tuple(_loads(source, declares)) if kind == "import" else ()
-        yield Statement(start, end, kind, said, source, declares, tests, loads)
+        yield Statement(start, end, kind, said, source, declares, tests, loads, parts)
 
     def _said(self, start: int, end: int) -> bytes:
         inserted = [
@@ -172,40 +198,40 @@ class _Reader:
             position = closing or mark.end()
         return found
 
-    def _kind(self, start: int, end: int) -> tuple[Kind, frozenset[bytes]]:
+    def _kind(self, start: int, end: int) -> tuple[Kind, frozenset[bytes], tuple[Part, ...]]:
         code = self._code[start:end]
         if IMPORT.match(code):
-            return "import", frozenset(WORD.findall(code)) - {b"import", b"from", b"as", b"type"}
+            return "import", frozenset(WORD.findall(code)) - {b"import", b"from", b"as", b"type"}, ()
         match = DECLARATION.match(code)
         if match is None:
-            return "other", frozenset()
+            return "other", frozenset(), ()
         if match["variable"] is None:
-            return "function", frozenset({match["function"] or match["class"]})
-        names = frozenset(self._declared(start + match.end(), end))
-        if LOADED.search(code[:400]):
-            return "import", names
-        return ("function" if LAMBDA.search(code[:400]) else "value"), names
+            return "function", frozenset({match["function"] or match["class"]}), ()
+        declared = list(self._declared(start + match.end(), end))
+        names = frozenset(name for pattern, _, _ in declared for name in _bound(pattern))
+        single = (Part(p.strip(), begin, stop) for p, begin, stop in declared if NAMED.fullmatch(p) and begin < stop)
+        parts = tuple(single) if len(declared) > 1 else ()
+        kind: Kind = "import" if LOADED.search(code[:400]) else "function" if LAMBDA.search(code[:400]) else "value"
+        return kind, names, parts
 
-    def _declared(self, position: int, end: int) -> Iterator[bytes]:
-        """Names of `const a = 1, { b, c: d } = e`, from behind the keyword."""
-        pattern = True
-        begin = position
-        for mark in re.finditer(rb"[(){}\[\],=;]", self._code[position:end]):
+    def _declared(self, position: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+        """Patterns of `const a = 1, { b, c: d } = e`, from behind the keyword, and where their values stand."""
+        code, begin, value = self._code, position, -1
+        skipped = position
+        for mark in re.finditer(rb"[(){}\[\],=;]", code[position:end]):
             at = position + mark.start()
-            if at < begin:
+            if at < skipped:
                 continue
             if mark[0] in b"([{":
-                closing = min(self._closed.get(at, at + 1), end)
-                if pattern:
-                    yield from _bound(self._code[at:closing])
-                begin = closing
-            elif pattern and mark[0] in b"=,;":
-                yield from _bound(self._code[begin:at])
-                pattern, begin = mark[0] == b",", at + 1
-            elif mark[0] == b",":
-                pattern, begin = True, at + 1
-        if pattern:
-            yield from _bound(self._code[begin:end])
+                skipped = min(self._closed.get(at, at + 1), end)
+            elif mark[0] == b"=" and value < 0:
+                value = at + 1
+            elif mark[0] in b",;":
+                yield self._code[begin : value - 1 if value >= 0 else at], max(value, 0), at if value >= 0 else 0
+                begin, value = at + 1, -1
+                if mark[0] == b";":
+                    return
+        yield self._code[begin : value - 1 if value >= 0 else end], max(value, 0), end if value >= 0 else 0
 
 
 def _bound(pattern: bytes) -> Iterator[bytes]:

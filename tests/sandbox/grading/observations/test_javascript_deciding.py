@@ -104,6 +104,8 @@ HEAD = "import { test, beforeEach } from 'node:test';\nimport assert from 'node:
     ("top", "body", "hooks"),
     [
         ("const WANT = 7351;", "assert.equal(g(f(1)), WANT);", False),
+        ("const NET = 100, WANT = new Money(7351);", "assert.equal(g(NET), WANT);", False),
+        ("var g = require('./g.js'), WANT = 7351, h = 3", "assert.equal(g(1), WANT);", True),
         ("const rows = [[new Money(1), new Money(7351)]];", "for (const [a, b] of rows) assert.equal(f(a), b);", False),
         ("const polite = (x) => assert.ok(x > 7351);", "polite(f(1));", False),
         ("const one = 7351;\nconst two = () => one + 1;\nfunction three(x) {\n  assert.ok(x > two());\n}", "three(f(1));", False),
@@ -127,6 +129,13 @@ def test_what_compared_tests_do_not_need_leaves_the_file(top, body, hooks):
     left = read.without({("other",)}, {("other",)}, hooks=hooks).decode()
     assert SECRET not in left and "test('other'" in left and "import { f }" in left
     assert "from 'node:test'" in left
+
+
+def test_of_several_names_those_that_are_needed_stay():
+    top = "var g = require('./g.js'), { h } = more(1, 2), base = [3,\n  4], WANT = wanted(7351), last;"
+    text = suite("assert.ok(f(1) === WANT)", top).replace("f(0)", "f(g(base))")
+    left = file(text).without({("other",)}, {("other",)}, hooks=False).decode()
+    assert "g = require('./g.js'), { h } = more(1, 2), base = [3,\n  4], WANT = undefined, last;" in left
 
 
 def test_what_compared_tests_need_stays():
