@@ -13,6 +13,7 @@ from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName
 from tests.sandbox.grading import greetings
 from tests.sandbox.grading.audit.sessions.repository import TASK
+from tests.sandbox.grading.javascript_attacks import ATTACKS
 from tests.sandbox.grading.make import LEDGER, LEDGER_TEST_FILE, ledger_task
 from tests.sandbox.grading.verifiers.test_toolchains import NODE, in_sandbox
 from tests.sandbox.shelf import PIN, put_toolchain, write_sdist
@@ -60,13 +61,19 @@ COMPILED: dict[TaskName, tuple[str, TaskSpec]] = {
     "greet-go": ("go", greetings.GO), "greet-rust": ("cargo", greetings.RUST),
 }  # fmt: skip
 """Those whose toolchain the sandboxes of this machine may lack, with the program that they need."""
-PLAIN: dict[TaskName, TaskSpec] = {"inventory": TASK, "hasty": HASTY}
+LEARNED: dict[TaskName, TaskSpec] = {
+    "golden-js": ATTACKS["golden"].task, "constant-js": ATTACKS["constant"].task, "table-js": ATTACKS["table"].task,
+    "set-up-js": ATTACKS["set-up"].task, "hook-js": ATTACKS["hook"].task, "helper-js": ATTACKS["helper"].task,
+    "helper-file-js": ATTACKS["helper-file"].task, "helper-on-disk-js": ATTACKS["helper-on-disk"].task,
+    "truth-js": ATTACKS["truth"].task,
+}  # fmt: skip
+PLAIN: dict[TaskName, TaskSpec] = {"inventory": TASK, "hasty": HASTY, **LEARNED}
 """Those that need no environment to be built."""
 
 
 def missing(pairs: Iterable[Pair]) -> str:
     """What this machine lacks for these pairs, with the remedy; "" when nothing is missing."""
-    ids = [pair.exploit.id for pair in pairs if pair.task in ("sums-js", "greet-js")]
+    ids = [pair.exploit.id for pair in pairs if pair.task.endswith("-js")]
     if not ids or in_sandbox("node"):
         return ""
     return f"sandboxes have no node, which {', '.join(ids)} need: apt-get install nodejs, or name other exploits"

@@ -12,6 +12,9 @@ from sandbox.grading.canaries.base import Language
 from sandbox.grading.canaries.insertion import PreparedSuite, blocks_of
 from sandbox.grading.canaries.scanning import mask
 from sandbox.grading.observations.braces import Rewriter
+from sandbox.grading.observations.deciding import TestFile
+from sandbox.grading.observations.first_run import is_alone
+from sandbox.grading.observations.javascript import JavaScriptRewriter
 from sandbox.grading.observations.plan import Plan
 
 Names = tuple[str, ...]
@@ -20,6 +23,8 @@ Names = tuple[str, ...]
 def deciding(rewriter: Rewriter, text: str) -> set[Names]:
     """Tests of a rewritten file that still decide something by themselves."""
     source = text.encode()
+    if isinstance(rewriter, JavaScriptRewriter):
+        return TestFile("", source, {}).deciding_tests()
     code = mask(source, rewriter.syntax).code
     return {
         block.names for block in blocks_of(rewriter.language, source) if rewriter.decides(code[block.start : block.end])
@@ -38,6 +43,8 @@ def only(rewriter: Rewriter, text: bytes, kept: Collection[Names]) -> bytes:
 
 def kept_files(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
     """Prepared files of JavaScript, Go or Rust with the tests that the first run compares, and canaries alone."""
+    if isinstance(rewriter, JavaScriptRewriter):
+        return _javascript_files(plan, prepared)
     language = rewriter.language
     ids = [
         *(prepared.ids[name] for name in plan.notes if name in prepared.ids),
@@ -50,6 +57,32 @@ def kept_files(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[
     return {
         path: only(rewriter, text, kept.get(language.where(path), ())) if language.where(path) in wheres else text
         for path, text in prepared.files.items()
+    }
+
+
+def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
+    """Prepared files with the tests that the first run compares, what these need, and canaries that show nothing besides."""
+    language = JavaScriptRewriter.language
+    needed: dict[str, set[Names]] = {}
+    for place in (language.parse(prepared.ids[name]) for name in plan.notes):
+        needed.setdefault(place.where, set()).add(place.names)
+    kept = {path: set(names) for path, names in needed.items()}
+    for _, head in prepared.siblings:
+        place = language.parse(head)
+        block = _block(language, [prepared.files.get(place.where, b"")], place.names)
+        if block is not None and is_alone(block):
+            kept.setdefault(place.where, set()).add(place.names)
+    wheres = {language.parse(test_id).where for test_id in prepared.ids.values()}
+    texts = {path: text.decode() for path, text in prepared.files.items()}
+    others = {path: text for path, text in prepared.files.items() if path not in (*wheres, *plan.first_without)}
+    files = {path: TestFile(path, prepared.files[path], texts) for path in wheres & texts.keys()}
+    return {
+        **others,
+        **{path: text.encode() for path, text in plan.first.items()},
+        **{
+            path: file.without(needed.get(path, ()), kept.get(path, ()), hooks=plan.hooks)
+            for path, file in files.items()
+        },
     }
 
 

@@ -10,6 +10,7 @@ from sandbox.grading.canaries.base import Block
 from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets, literal_spans
 from sandbox.grading.observations.braces import SITE, Assertion, Edit
+from sandbox.grading.observations.deciding import shows
 from sandbox.grading.observations.judge import is_tame
 
 SUPPORT = " ".join(
@@ -24,11 +25,6 @@ CALL = re.compile(
 MATCHER = re.compile(
     rb"\s*\.(?:(?P<wait>resolves|rejects)\s*\.\s*)?(?P<name>toBe|toEqual|toStrictEqual|toHaveLength|toThrow|toThrowError)\s*(\()"
 )
-ASSERTS = re.compile(
-    rb"(?<![\w$.])(?:assert|expect|should|strictEqual|deepStrictEqual|ok|equal|deepEqual|throws|rejects)\b|\bthrow\b"
-    rb"|\.(?:assert|should|ok|is|not|equal|deepEqual|same|fail)\b"
-)
-"""What a test decides by, if it does not report."""
 MODES = {
     "strictEqual": "s", "toBe": "s", "deepStrictEqual": "d", "toStrictEqual": "d", "toEqual": "e", "deepEqual": "e",
     "equal": "l", "toHaveLength": "n",
@@ -68,7 +64,7 @@ class JavaScriptRewriter:
                 yield found
 
     def decides(self, code: bytes) -> bool:
-        return ASSERTS.search(code) is not None
+        return shows(code)
 
     def emptied(self, block: bytes) -> bytes:
         return b""
@@ -76,7 +72,7 @@ class JavaScriptRewriter:
     def support(self, source: bytes, code: bytes, first: int) -> list[Edit]:
         match = DIRECTIVE.match(source)
         at = match.end() if match else source.find(b"\n") + 1 if source.startswith(b"#!") else 0
-        return [Edit(at, at, f" {SUPPORT} " if match else f"{SUPPORT} ")]
+        return [Edit(at, at, f"; {SUPPORT} " if match else f"{SUPPORT} ")]
 
     def _assert(
         self,

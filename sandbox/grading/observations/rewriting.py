@@ -11,7 +11,9 @@ from sandbox.grading.adapters.base import Case, Hit, TestRun
 from sandbox.grading.canaries.base import Place
 from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.braces import Rewriter, Rewritten, rewrite
+from sandbox.grading.observations.first_run import with_first_run
 from sandbox.grading.observations.hiding import deciding, only
+from sandbox.grading.observations.javascript import JavaScriptRewriter
 from sandbox.grading.observations.judge import judge_hit, judge_test
 from sandbox.grading.observations.plan import Plan, RunTrial, Trial, observed_verifier
 from sandbox.tasks.spec import SuiteVerifier
@@ -57,6 +59,8 @@ async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, r
     None where every test only reports: then nothing is shown that work could adapt to. Nor those whose reports the oracle's
     work makes otherwise when they run alone.
     """
+    if isinstance(rewriter, JavaScriptRewriter):
+        return await with_first_run(verifier, plan, run)
     language = rewriter.language
     wheres = {language.parse(test_id).where for test_id in plan.ids}
     texts = {
