@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from sandbox.grading.canaries.base import Block
 from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets
 from sandbox.grading.observations.braces import FIRST, SITE, Assertion, Edit
+from sandbox.grading.observations.go_items import items, mended
+from sandbox.grading.observations.items import Item
 
 IF = re.compile(rb"\bif\b(?P<head>[^\n]*?)(?P<brace>\{)[ \t]*(?=\n)")
 FAILS = re.compile(rb"\s*(?P<t>\w+)\.(?:Fatal|Error|Fail|Log)\w*\(")
@@ -25,7 +28,11 @@ PACKAGE = re.compile(rb"^package[ \t]+\w+[ \t]*(?=;|\n|//)", re.MULTILINE)
 WATCHED = re.compile(rb"\bocDiffers\d+\(|\berr\w*\s*[!=]=\s*nil\b")
 """What an `if` with a complaint depends on where it tells no expectation: a report, or whether there is an error."""
 COMPLAINS = re.compile(rb"\.(?:Fatal|Error|Fail)(?:f|Now)?\(")
-ASSERTS = re.compile(rb"\b(?:assert|require|cmp|is|qt|check)\.\w+\(|\bpanic\(")
+ASSERTS = re.compile(
+    rb"\b(?:assert|require|cmp|is|qt|check)\.\w+\(|\bpanic\(|\blog\.(?:Fatal|Panic)\w*\(|\bos\.Exit\(|\bruntime\.Goexit\("
+)
+SPOKEN = re.compile(rb"\"[^\"\n]*\"|`[^`]*`|'[^'\n]*'|(?<![\w.)\]])(?:\d[\w.]*|\.\d\w*)")
+"""Literals in a complaint, strings blanked out."""
 SUPPORT = """
 func ocDiffersFIRST(t interface{ Helper(); Logf(string, ...interface{}) }, site int, values ...interface{}) bool {
 	t.Helper()
@@ -65,6 +72,7 @@ class GoRewriter:
     language = GoTests()
     syntax = GoTests.syntax
     readable = False
+    apart = False
 
     def assertions(self, source: bytes, code: bytes, block: Block) -> Iterator[Assertion]:
         fields = rows(code[block.start : block.end], block.start)
@@ -78,9 +86,20 @@ class GoRewriter:
         )
         return len(COMPLAINS.findall(code)) > watched or ASSERTS.search(code) is not None
 
+    def items(self, path: str, source: bytes, code: bytes) -> list[Item]:
+        return [replace(item, decides=self.decides(code[item.start : item.end])) for item in items(source, code)]
+
+    def scope(self, path: str) -> str | None:
+        return str(PurePosixPath(path).parent) if path.endswith("_test.go") else None
+
+    def mended(self, before: bytes, after: bytes) -> bytes:
+        return mended(before, after)
+
+    def keeps_remark(self, remark: bytes) -> bool:
+        return remark.startswith((b"//go:", b"// +build", b"//+build"))
+
     def emptied(self, block: bytes) -> bytes:
-        head = block.index(b"{", block.index(b"func ")) + 1
-        return block[:head] + b" if true { return };" + block[head:]  # what follows is not compiled into the program
+        return b""
 
     def support(self, source: bytes, code: bytes, first: int) -> list[Edit]:
         package = PACKAGE.search(code)
@@ -100,7 +119,7 @@ class GoRewriter:
             if code.count(b";", start, end) > 1:
                 continue
             closing = brackets(code[match.start("brace") : block.end]).get(0)
-            spoken = _texts(code, match.end(), match.start("brace") + closing) if closing is not None else ()
+            spoken = _spoken(code, match.end(), match.start("brace") + closing) if closing is not None else ()
             for part in _split(code, begin, end):
                 made = self._comparison(source, code, part, body["t"], fields)
                 if made is not None:
@@ -162,10 +181,15 @@ class GoRewriter:
         return Assertion(*span, f"{call}, {demanded})", f"{call})", demanded, blanks=blanks, shared=shared)
 
 
-def _texts(code: bytes, start: int, end: int) -> tuple[Edit, ...]:
-    """What blanks the texts of a complaint, which may name the wanted value: it is never made."""
-    found = re.finditer(rb'"[^"\n]*"', code[start:end])
-    return tuple(Edit(start + text.start(), start + text.end(), '""') for text in found)
+def _spoken(code: bytes, start: int, end: int) -> tuple[Edit, ...]:
+    """What blanks the literals of a complaint, which may name the wanted value: it is never made.
+
+    Numbers become 1, with which one may also divide.
+    """
+    return tuple(
+        Edit(*literal.span(), '""' if literal[0][:1] in b'"`' else "'a'" if literal[0][:1] == b"'" else "1")
+        for literal in SPOKEN.finditer(code, start, end)
+    )
 
 
 def _demands(code: bytes, span: tuple[int, int], fields: dict[bytes, tuple[Edit, ...]]) -> bool:

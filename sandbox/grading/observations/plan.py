@@ -49,6 +49,10 @@ class Plan(Frozen):
     """Delivered test id → assertions whose reports differ between runs of the oracle's work, as the order of a set does."""
     unshown: tuple[str, ...] = ()
     """Data files of Python tests that stay on the host: what they hold is expected, and withheld with the assertions."""
+    first_without: tuple[str, ...] = ()
+    """Go and Rust: data files that the tests of a first run do not need; others find there what they expect."""
+    compiled_in: tuple[str, ...] = ()
+    """Go and Rust: files of the hidden tests that the oracle's product is compiled from, so that no work is blamed for them."""
     residual: int = 0
     """Assertions that are still decided inside the sandbox; in JavaScript, Go and Rust, tests that hold some."""
 
