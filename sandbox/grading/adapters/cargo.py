@@ -78,7 +78,8 @@ class CargoAdapter:
         for line in text.split("\n"):
             if target and (found := LISTED.fullmatch(line)) and listing:
                 listed.setdefault(f"{target}::{found['name']}", set()).add(LISTS[listing])
-            listing = line if line in LISTS or (listing and LISTED.fullmatch(line)) else ""
+            elif not LISTED.fullmatch(line):
+                listing = line if line in LISTS else ""
             if section := SECTION.fullmatch(line):
                 target, details, open_sections = section["path"], "", open_sections + 1
             elif DOC_SECTION.fullmatch(line):
