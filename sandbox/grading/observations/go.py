@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -25,9 +25,10 @@ LITERAL = re.compile(
 """A literal of Go, strings blanked out. Composite ones may only hold literals (`is_literal`)."""
 CALLS = re.compile(rb"\w\s*\(|\bfunc\b")
 PACKAGE = re.compile(rb"^package[ \t]+\w+[ \t]*(?=;|\n|//)", re.MULTILINE)
-WATCHED = re.compile(rb"\bocDiffers\d+\(|\berr\w*\s*[!=]=\s*nil\b")
+WATCHED = re.compile(rb"[\s(!]*(?:(?P<report>ocDiffers\d+)\(|(?:\w+\.)?[eE]rr\w*\s*[!=]=\s*nil[\s)]*\Z)")
 """What an `if` with a complaint depends on where it tells no expectation: a report, or whether there is an error."""
 COMPLAINS = re.compile(rb"\.(?:Fatal|Error|Fail)(?:f|Now)?\(")
+SAYS = re.compile(rb"\.(?:Fatal|Error|Log|Skip)f?\(")
 ASSERTS = re.compile(
     rb"\b(?:assert|require|cmp|is|qt|check)\.\w+\(|\bpanic\(|\blog\.(?:Fatal|Panic)\w*\(|\bos\.Exit\(|\bruntime\.Goexit\("
 )
@@ -81,8 +82,7 @@ class GoRewriter:
 
     def decides(self, code: bytes) -> bool:
         watched = sum(
-            FAILS.match(code, match.end()) is not None and WATCHED.search(match["head"]) is not None
-            for match in IF.finditer(code)
+            FAILS.match(code, match.end()) is not None and _tells_nothing(match["head"]) for match in IF.finditer(code)
         )
         return len(COMPLAINS.findall(code)) > watched or ASSERTS.search(code) is not None
 
@@ -92,8 +92,13 @@ class GoRewriter:
     def scope(self, path: str) -> str | None:
         return str(PurePosixPath(path).parent) if path.endswith("_test.go") else None
 
-    def mended(self, before: bytes, after: bytes) -> bytes:
+    def mended(self, before: bytes, after: bytes, gone: Collection[bytes]) -> bytes:
         return mended(before, after)
+
+    def said(self, code: bytes, start: int, end: int) -> list[Edit]:
+        closed = brackets(code)
+        calls = [(call.end(), closed.get(call.end() - 1, call.end())) for call in SAYS.finditer(code, start, end)]
+        return [edit for begin, stop in calls for edit in _spoken(code, begin, stop)]
 
     def keeps_remark(self, remark: bytes) -> bool:
         return remark.startswith((b"//go:", b"// +build", b"//+build"))
@@ -179,6 +184,24 @@ class GoRewriter:
         value, demanded = (source[slice(*side)].decode("utf-8", "replace").strip() for side in (got, want))
         call = f"ocDiffers{FIRST}({t.decode()}, {SITE}, {value}"
         return Assertion(*span, f"{call}, {demanded})", f"{call})", demanded, blanks=blanks, shared=shared)
+
+
+def _tells_nothing(head: bytes) -> bool:
+    """Whether every operand of a condition is a report, or asks whether there is an error."""
+    operands = re.split(rb"\|\||&&", _closed(head.rpartition(b";")[2]))
+    return all(WATCHED.match(operand) is not None for operand in operands)
+
+
+def _closed(condition: bytes) -> bytes:
+    """A condition without the arguments of its reports."""
+    closed = brackets(condition)
+    out, position = bytearray(), 0
+    for report in re.finditer(rb"\bocDiffers\d+(\()", condition):
+        end = closed.get(report.start(1))
+        if end is not None and report.start() >= position:
+            out += condition[position : report.end()] + b")"
+            position = end
+    return bytes(out + condition[position:])
 
 
 def _spoken(code: bytes, start: int, end: int) -> tuple[Edit, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.scanning import brackets, mask
@@ -25,8 +26,8 @@ STAYING = frozenset({b"init", b"TestMain", b"_"})
 REPORTS = re.compile(rb"ocDiffers\d+")
 """What `GoRewriter.support` adds; the imports that it needs stay with it."""
 TESTING = re.compile(rb"\b(\w+)\s+\*?testing\.(?:T|TB|B|F)\b")
-MAX_BACK = 2000
-"""How far before a use of a test its call is looked for."""
+MAX_BACK, MAX_USES = 1000, 300
+"""How far before a use of its `*testing.T` a call is looked for, and uses that are looked at in one declaration."""
 
 
 def items(source: bytes, code: bytes) -> list[Item]:
@@ -107,10 +108,10 @@ def handed(code: bytes) -> frozenset[bytes]:
     """Functions that a declaration hands its `*testing.T` to; "" for one without a name."""
     found: set[bytes] = set()
     for name in set(TESTING.findall(code)):
-        for use in re.finditer(rb"[(,]\s*" + re.escape(name) + rb"\s*(?=[,)])", code):
-            callee = _callee(code, use.start())
-            if callee is not None:
-                found.add(callee)
+        uses = re.finditer(rb"[(,]\s*" + re.escape(name) + rb"\s*(?=[,)])", code)
+        found.update(callee for use in islice(uses, MAX_USES) if (callee := _callee(code, use.start())) is not None)
+        if next(uses, None) is not None:
+            found.add(b"")  # too many to look at
         if re.search(rb"\b" + re.escape(name) + rb"\.(?:Fatal|Error|Fail)\w*+(?!\s*\()", code):
             found.add(b"")
     return frozenset(found)
@@ -136,7 +137,7 @@ def mended(before: bytes, after: bytes) -> bytes:
     old, new = (mask(text, GoTests.syntax).code for text in (before, after))
     out, position = bytearray(), 0
     for item in items(after, new):
-        if not new[item.start : item.end].lstrip(b" \t;").startswith((b"import", b"package")):
+        if not new[item.start : item.end].lstrip(b" \t\n;").startswith((b"import", b"package")):
             continue
         for spec in IMPORT.finditer(after, item.start, item.end):
             start = spec.start("path") if spec["alias"] in (None, b"import") else spec.start()

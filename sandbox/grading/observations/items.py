@@ -7,13 +7,14 @@ hold wanted values. So a test decides if anything that it leads to decides, and 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from sandbox.grading.canaries.base import Language
 from sandbox.grading.canaries.insertion import blocks_of
-from sandbox.grading.canaries.scanning import BRACKETS, CLOSED_BY, Syntax, mask
+from sandbox.grading.canaries.scanning import BRACKETS, CLOSED_BY, mask
+from sandbox.grading.observations.braces import Edit, Rewriter
 
 Names = tuple[str, ...]
 WORD = re.compile(rb"(?P<before>\.|::)?[ \t]*\b(?P<word>[A-Za-z_]\w*)")
@@ -42,14 +43,8 @@ class Item:
 
 
 @runtime_checkable
-class Itemised(Protocol):
+class Itemised(Rewriter, Protocol):
     """A rewriter of a language in which unused declarations can leave a file."""
-
-    @property
-    def language(self) -> Language: ...
-
-    @property
-    def syntax(self) -> Syntax: ...
 
     @property
     def apart(self) -> bool:
@@ -64,8 +59,13 @@ class Itemised(Protocol):
         """What the file shares its names with; None where it is no file of tests."""
         ...
 
-    def mended(self, before: bytes, after: bytes) -> bytes:
-        """`after`, from which declarations are gone, in a form that compiles if `before` did."""
+    def mended(self, before: bytes, after: bytes, gone: Collection[bytes]) -> bytes:
+        """`after`, from which declarations are gone, in a form that compiles if `before` did. `gone`: names that no file of
+        the scope declares any more."""
+        ...
+
+    def said(self, code: bytes, start: int, end: int) -> list[Edit]:
+        """What blanks the messages that a test gives when it fails."""
         ...
 
     def keeps_remark(self, remark: bytes) -> bool:
@@ -91,10 +91,11 @@ class Reached:
         self._tests: dict[Key, set[Names]] = {}
         for path, text in self._files.items():
             self._register(path)
+            starts = [item.start for item in self._items[path]]
             for block in blocks_of(rewriter.language, text):
-                for number, item in enumerate(self._items[path]):
-                    if item.start <= block.name_start < item.end:
-                        self._tests.setdefault((path, number), set()).add(block.names)
+                number = bisect_right(starts, block.name_start) - 1
+                if number >= 0 and block.name_start < self._items[path][number].end:
+                    self._tests.setdefault((path, number), set()).add(block.names)
 
     def _register(self, path: str) -> None:
         scope = self._rewriter.scope(path)
@@ -158,11 +159,23 @@ class Reached:
             if item.stays or any(names in kept.get(key[0], ()) for names in self._tests.get(key, ()))
         ]
         reached = self._closure(roots)
+        scopes = set(map(self._rewriter.scope, self._files))
+        gone = {scope: self._gone(scope, reached) for scope in scopes}
         made = {}
         for path, text in self._files.items():
-            gone = [item for number, item in enumerate(self._items[path]) if (path, number) not in reached]
-            made[path] = self._rewriter.mended(text, _without(text, gone)) if gone else text
+            left = [item for number, item in enumerate(self._items[path]) if (path, number) not in reached]
+            dead = gone[self._rewriter.scope(path)]
+            made[path] = self._rewriter.mended(text, _without(text, left), dead) if dead or left else text
         return made
+
+    def _gone(self, scope: str | None, reached: Collection[Key]) -> set[bytes]:
+        """Names of a scope that nothing declares which is reached."""
+        return {
+            name
+            for known in (self._named, self._methods)
+            for (where, name), keys in known.items()
+            if where == scope and not any(key in reached for key in keys)
+        }
 
 
 def _without(text: bytes, gone: Collection[Item]) -> bytes:

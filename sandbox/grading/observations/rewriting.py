@@ -12,13 +12,13 @@ from sandbox.grading.canaries.base import Place
 from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.braces import Rewriter, Rewritten, rewrite
 from sandbox.grading.observations.hiding import deciding_tests, only_tests
-from sandbox.grading.observations.items import Itemised, without_remarks
+from sandbox.grading.observations.items import Itemised
 from sandbox.grading.observations.judge import judge_hit, judge_test
 from sandbox.grading.observations.plan import MAX_DATA, Plan, RunTrial, Trial, observed_verifier
+from sandbox.grading.observations.trimming import SOURCES, trimmed, without_block, without_remarks_of
 from sandbox.tasks.spec import SuiteVerifier
 
 ROUNDS = 5
-SOURCES = (".go", ".rs")
 SETTINGS = ("go.mod", "go.sum", "go.work", "Cargo.toml", "Cargo.lock")
 STRIDE = 10_000
 """Numbers of sites of one file; those of the next begin one further."""
@@ -30,7 +30,7 @@ async def make_brace_plan(rewriter: Rewriter, verifier: SuiteVerifier, run: RunT
     Raises what `run` raises.
     """
     dropped: set[int] = set()
-    remarks = _without_remarks(rewriter, verifier)
+    remarks = without_remarks_of(rewriter, verifier)
     verifier = verifier.model_copy(update={"test_files": {**verifier.test_files, **remarks}})
     for _ in range(ROUNDS):
         recording = _rewritten(rewriter, verifier, dropped, record=True)
@@ -70,9 +70,12 @@ async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, r
         for path, text in observed_verifier(verifier, plan).test_files.items()
         if (rewriter.scope(path) is not None if isinstance(rewriter, Itemised) else language.where(path) in wheres)
     }
+    if isinstance(rewriter, Itemised):
+        plan = await _trimmed(rewriter, plan, texts, run)
+        texts = {path: plan.files.get(path, text) for path, text in texts.items()}
     decide = deciding_tests(rewriter, texts)
     watched = {path: {site.test for site in plan.sites if site.path == path} - decide[path] for path in texts}
-    residual = sum(map(len, decide.values()))
+    residual = plan.residual + sum(map(len, decide.values()))
     plan = plan.model_copy(update={"residual": residual})
     whole = Trial(plan.files, (), site_ids(rewriter, plan.sites))
     if not residual:
@@ -96,15 +99,25 @@ async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, r
     return plan.model_copy(update={"notes": notes, "first_without": without})
 
 
-def _without_remarks(rewriter: Rewriter, verifier: SuiteVerifier) -> dict[str, str]:
-    """Files of hidden tests in Go and Rust without comments, which the product could be compiled from."""
-    if not isinstance(rewriter, Itemised):
-        return {}
-    return {
-        path: without_remarks(rewriter, path, text.encode()).decode()
-        for path, text in verifier.test_files.items()
-        if path.endswith(SOURCES)
-    }
+async def _trimmed(rewriter: Itemised, plan: Plan, texts: dict[str, str], run: RunTrial) -> Plan:
+    """The plan with files that hold nothing but what its tests need, if the oracle's work then does the same. Where it does
+    not, or the tests are not all found, somebody decides that nothing is known about."""
+    language = rewriter.language
+    places = list(map(language.parse, plan.ids))
+    expected = {path: {p.names for p in places if p.where == language.where(path)} for path in texts}
+    if without_block(rewriter, texts, expected):
+        return plan.model_copy(update={"residual": 1})
+    made = {path: text for path, text in trimmed(rewriter, texts, expected).items() if text != texts[path]}
+    if not made:
+        return plan
+    smaller = plan.model_copy(update={"files": {**plan.files, **made}})
+    ran = await run(Trial(smaller.files, (), site_ids(rewriter, plan.sites)))
+    sites = {site.number: site for site in plan.sites}
+    holds = ran.finished and not any(
+        ran.status(name) != "passed" or judge_test(sites, plan.expected.get(name, ()), ran.observed.get(name, ()))
+        for name in plan.ids
+    )
+    return smaller if holds else plan.model_copy(update={"residual": 1})
 
 
 async def _unneeded(

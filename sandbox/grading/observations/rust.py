@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from sandbox.grading.canaries.base import Block
@@ -11,7 +11,7 @@ from sandbox.grading.canaries.rust import RustTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets
 from sandbox.grading.observations.braces import SITE, Assertion, Edit
 from sandbox.grading.observations.items import Item
-from sandbox.grading.observations.rust_items import in_tests, items
+from sandbox.grading.observations.rust_items import in_tests, items, mended
 
 EQUAL = re.compile(rb"(?<!\w)assert_eq!\s*(\()")
 CONSTANT = re.compile(
@@ -27,6 +27,7 @@ ASSERTS = re.compile(
     rb"|(?<![\w.])assert_\w+\s*\(|(?<!\w)(?:exit|abort|resume_unwind|panic_any)\s*\("
 )
 """What a test or helper decides by, if it does not report."""
+EXPECTS = re.compile(rb"\.expect(?:_err)?\s*\(\s*(?P<text>\"[^\"]*\")\s*,?\s*\)")
 ENDS = re.compile(rb"#\[should_panic|->\s*(?:\w+::)*Result\b")
 """How a test may end otherwise."""
 SUPPORT = (
@@ -82,8 +83,11 @@ class RustRewriter:
             return None
         return f"{path.partition('tests/')[0]}tests" if in_tests(path) else path
 
-    def mended(self, before: bytes, after: bytes) -> bytes:
-        return after
+    def mended(self, before: bytes, after: bytes, gone: Collection[bytes]) -> bytes:
+        return mended(after, gone)
+
+    def said(self, code: bytes, start: int, end: int) -> list[Edit]:
+        return [Edit(*said.span("text"), '""') for said in EXPECTS.finditer(code, start, end)]
 
     def keeps_remark(self, remark: bytes) -> bool:
         return False

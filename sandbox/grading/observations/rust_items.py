@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 
-from sandbox.grading.canaries.scanning import brackets
+from sandbox.grading.canaries.rust import RustTests
+from sandbox.grading.canaries.scanning import brackets, mask
 from sandbox.grading.observations.items import Item
 
 ATTRIBUTE = re.compile(rb"\s*#(?P<inner>!)?\s*(?P<open>\[)")
@@ -21,6 +22,8 @@ END = re.compile(rb"[;{(\[]")
 FN = re.compile(rb"\bfn\s+(\w+)")
 WORDS = re.compile(rb"[A-Za-z_]\w*")
 MODULES = re.compile(rb"\bmod\s+(\w+)")
+USE = re.compile(rb"(?:\bpub(?:\s*\([^)]*\))?\s+)?\buse\s+(?P<path>[^;]*);")
+LEAF = re.compile(rb"(?P<whole>(?<=[{,\s:])(?P<name>\w+)(?:\s+as\s+\w+)?\s*(?:,|(?=[};])))")
 LOCAL = frozenset({b"self", b"super", b"crate"})
 DECLARING = frozenset({b"fn", b"struct", b"enum", b"union", b"mod", b"const", b"static", b"type", b"macro_rules!"})
 TO_SEMICOLON = frozenset({b"const", b"static", b"type", b"use"})
@@ -52,12 +55,9 @@ def _items(code: bytes, start: int, end: int) -> Iterator[Item]:
     closed = brackets(code)
     position = start
     while position < end:
-        at = _after_attributes(code, closed, position, end)
-        head = HEAD.match(code, at, end)
-        if head is None and at > position and code[at : at + 1] != b"":
-            position = at  # attributes of the whole file
-            continue
-        head = head or OTHER.match(code, at, end)
+        position = _after_attributes(code, closed, position, end, inner=True)
+        at = _after_attributes(code, closed, position, end, inner=False)
+        head = HEAD.match(code, at, end) or OTHER.match(code, at, end)
         if head is None:
             return
         stop, body = _stop(code, closed, head, end)
@@ -68,14 +68,13 @@ def _items(code: bytes, start: int, end: int) -> Iterator[Item]:
         position = stop
 
 
-def _after_attributes(code: bytes, closed: dict[int, int], position: int, end: int) -> int:
-    while (attribute := ATTRIBUTE.match(code, position, end)) is not None:
+def _after_attributes(code: bytes, closed: dict[int, int], position: int, end: int, *, inner: bool) -> int:
+    """The offset after attributes of what they stand in (`inner`), or of what follows them."""
+    while (attribute := ATTRIBUTE.match(code, position, end)) is not None and bool(attribute["inner"]) is inner:
         after = closed.get(attribute.start("open"))
         if after is None:
             break
         position = after
-        if attribute["inner"]:
-            break
     return position
 
 
@@ -97,8 +96,8 @@ def _stop(code: bytes, closed: dict[int, int], head: re.Match[bytes], end: int) 
 def _item(code: bytes, head: re.Match[bytes], start: int, stop: int) -> Item:
     kind, name = head["kind"], frozenset({head["name"]} if head["name"] else ())
     inside = frozenset(FN.findall(code, start, stop))
-    if kind == b"use":
-        return _use(code, head, start, stop)
+    if kind == b"use":  # what it names stays if something else names it (`mended`)
+        return Item(start, stop, stays=True, leads=False)
     if kind == b"impl":
         brace = code.find(b"{", head.start(), stop)
         header = frozenset(WORDS.findall(code, head.end("kind"), brace if brace >= 0 else stop))
@@ -113,12 +112,23 @@ def _item(code: bytes, head: re.Match[bytes], start: int, stop: int) -> Item:
     return Item(start, stop, statics, stays=not statics)
 
 
-def _use(code: bytes, head: re.Match[bytes], start: int, stop: int) -> Item:
-    """An import of a module of the tests goes where nothing uses its names; any other stays."""
-    path = code[head.end("kind") : stop]
-    words = WORDS.findall(path)
-    ours = words and words[0] in LOCAL | set(MODULES.findall(code))
-    if not ours or b"*" in path:
-        return Item(start, stop, stays=True, leads=False)
-    leaves = re.findall(rb"(\w+)\s*(?=[,};])", path)
-    return Item(start, stop, frozenset(leaves))
+def mended(text: bytes, gone: Collection[bytes]) -> bytes:
+    """A file whose imports of the tests' own modules name nothing that is gone."""
+    code = mask(text, RustTests.syntax).code
+    modules = LOCAL | set(MODULES.findall(code))
+    edits: list[tuple[int, int]] = []
+    for use in USE.finditer(code):
+        words = WORDS.findall(use["path"])
+        if not words or words[0] not in modules:
+            continue
+        leaves = [leaf for leaf in LEAF.finditer(code, use.start("path"), use.end()) if leaf["name"] != b"self"]
+        dead = [leaf for leaf in leaves if leaf["name"] in gone]
+        if dead and len(dead) == len(leaves) and b"self" not in use["path"] and b"*" not in use["path"]:
+            edits.append(use.span())
+        else:
+            edits.extend(leaf.span("whole") for leaf in dead)
+    out, position = bytearray(), 0
+    for start, end in edits:
+        out += text[position:start]
+        position = end
+    return bytes(out + text[position:])
