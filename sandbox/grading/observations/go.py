@@ -27,11 +27,10 @@ CALLS = re.compile(rb"\w\s*\(|\bfunc\b")
 PACKAGE = re.compile(rb"^package[ \t]+\w+[ \t]*(?=;|\n|//)", re.MULTILINE)
 WATCHED = re.compile(rb"[\s(!]*(?:(?P<report>ocDiffers\d+)\(|(?:\w+\.)?[eE]rr\w*\s*[!=]=\s*nil[\s)]*\Z)")
 """What an `if` with a complaint depends on where it tells no expectation: a report, or whether there is an error."""
-COMPLAINS = re.compile(rb"\.(?:Fatal|Error|Fail)(?:f|Now)?\(")
+COMPLAINS = re.compile(rb"\.(?:Fatal|Error|Fail)(?:f|ln|Now)?\(")
+STOPS = re.compile(rb"\s*(?:\bpanic|\bos\.Exit|\blog\.Panic\w*|\bruntime\.Goexit)\(")
 SAYS = re.compile(rb"\.(?:Fatal|Error|Log|Skip)f?\(")
-ASSERTS = re.compile(
-    rb"\b(?:assert|require|cmp|is|qt|check)\.\w+\(|\bpanic\(|\blog\.(?:Fatal|Panic)\w*\(|\bos\.Exit\(|\bruntime\.Goexit\("
-)
+ASSERTS = re.compile(rb"\b(?:assert|require|cmp|is|qt|check)\.\w+\(")
 SPOKEN = re.compile(rb"\"[^\"\n]*\"|`[^`]*`|'[^'\n]*'|(?<![\w.)\]])(?:\d[\w.]*|\.\d\w*)")
 """Literals in a complaint, strings blanked out."""
 SUPPORT = """
@@ -82,12 +81,21 @@ class GoRewriter:
 
     def decides(self, code: bytes) -> bool:
         watched = sum(
-            FAILS.match(code, match.end()) is not None and _tells_nothing(match["head"]) for match in IF.finditer(code)
+            (FAILS.match(code, match.end()) or STOPS.match(code, match.end())) is not None
+            and _tells_nothing(match["head"])
+            for match in IF.finditer(code)
         )
-        return len(COMPLAINS.findall(code)) > watched or ASSERTS.search(code) is not None
+        ends = len(COMPLAINS.findall(code)) + len(STOPS.findall(code))
+        return ends > watched or ASSERTS.search(code) is not None
 
     def items(self, path: str, source: bytes, code: bytes) -> list[Item]:
-        return [replace(item, decides=self.decides(code[item.start : item.end])) for item in items(source, code)]
+        return [replace(item, decides=self._item_decides(item, code)) for item in items(source, code)]
+
+    def _item_decides(self, item: Item, code: bytes) -> bool:
+        text = code[item.start : item.end]
+        return self.decides(
+            text.replace(b"os.Exit(", b"") if b"TestMain" in item.names else text
+        )  # the result's way out
 
     def scope(self, path: str) -> str | None:
         return str(PurePosixPath(path).parent) if path.endswith("_test.go") else None

@@ -22,6 +22,7 @@ BOUND = re.compile(
     rb"\b(?P<names>\w+(?:\s*,\s*\w+)*)\s*:=|\bvar\s+(?P<one>\w+)|[(,]\s*(?P<parameter>\w+)\s+[\w*\[\].]+"
 )
 IMPORT = re.compile(rb"(?P<alias>[\w.]+)?[ \t]*(?P<path>\"[^\"\n]+\"|`[^`\n]+`)")
+CALL = re.compile(rb"\b(?!new\b|func\b)\w+\s*\(")
 STAYING = frozenset({b"init", b"TestMain", b"_"})
 REPORTS = re.compile(rb"ocDiffers\d+")
 """What `GoRewriter.support` adds; the imports that it needs stay with it."""
@@ -57,7 +58,8 @@ def _item(code: bytes, head: re.Match[bytes], start: int, end: int) -> Iterator[
     else:
         declared = DECLARED.match(code, at)
         names = _names(declared["names"] if declared else None)
-        yield Item(start, end, names, stays=not names or bool(names & STAYING))
+        runs = CALL.search(code, declared.end() if declared else at, end) is not None
+        yield Item(start, end, names, stays=not names or bool(names & STAYING), runs=runs)
 
 
 def _function(code: bytes, at: int, start: int, end: int) -> Item:
@@ -87,7 +89,7 @@ def _group(code: bytes, group: re.Match[bytes], start: int, end: int) -> Iterato
         for spec in at_depth_0(SPEC, code, opening + 1, close)
         if not code[opening + 1 : spec.start()].rstrip().endswith(GOES_ON)
     ]
-    stops = [spec.start() for spec in specs[1:]] + [close]
+    stops = [*(spec.start() for spec in specs[1:]), close][: len(specs)]
     counts = group["kind"] == b"const" and not all(
         b"=" in code[spec.start() : stop] for spec, stop in zip(specs, stops, strict=True)
     )
@@ -97,7 +99,8 @@ def _group(code: bytes, group: re.Match[bytes], start: int, end: int) -> Iterato
         return
     for spec, stop in zip(specs, stops, strict=True):
         names = _names(spec["names"])
-        yield Item(spec.start(), stop, names, stays=bool(names & STAYING))
+        runs = CALL.search(code, spec.end(), stop) is not None
+        yield Item(spec.start(), stop, names, stays=bool(names & STAYING), runs=runs)
 
 
 def _names(text: bytes | None) -> frozenset[bytes]:

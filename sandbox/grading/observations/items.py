@@ -35,6 +35,8 @@ class Item:
     """Names that it binds itself, so that they lead to nothing outside."""
     stays: bool = False
     """Part of every program, as imports and code that runs by itself."""
+    runs: bool = True
+    """`stays`: whether it calls anything by itself."""
     leads: bool = True
     """Whether what it names has to stay with it."""
     decides: bool = False
@@ -140,7 +142,7 @@ class Reached:
         poisoned = {
             self._program(key[0])
             for key, item in self._keys()
-            if item.stays and any(map(self._decides, self._closure([key])))
+            if item.stays and item.runs and any(map(self._decides, self._closure([key])))
         }
         found: dict[str, set[Names]] = {path: set() for path in self._files}
         for key, tests in self._tests.items():
