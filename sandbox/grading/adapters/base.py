@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -106,6 +107,9 @@ class TestRun:
     """Test id → what its observed assertions reported (`observations/`)."""
     given: dict[str, str] = field(default_factory=dict)
     """With `Order.indexed` = `tell`: the framework's own id → the id with numbers of rows."""
+    compiled_in: frozenset[str] = frozenset()
+    """go and cargo: files below the checkout that the compiler read for the product, besides those of its own folder's code
+    (go: what `//go:embed` takes in; cargo: all sources of libraries and programs)."""
     forged: tuple[str, ...] = ()
     """Records that the runner cannot have written, one line each."""
     finished: bool = False
@@ -218,6 +222,15 @@ def number_of(value: object) -> float:
     except OverflowError:
         return 0.0
     return number if 0.0 <= number < 1e9 else 0.0
+
+
+BUILT = b"\x02built "
+"""Begins a line that names files which the compiler read for the product; it is written before the product runs."""
+
+
+def below_checkout(path: str, root: str) -> str:
+    """A path of a compiler, which may be absolute or hold `..`, as one below the checkout."""
+    return posixpath.normpath(posixpath.join(root, path)).removeprefix(f"{root}/")
 
 
 def read_hit(run: TestRun, record: Mapping[str, Any]) -> bool:

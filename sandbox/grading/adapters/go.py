@@ -1,6 +1,6 @@
 """`go test -json`: events of each package, converted by the go tool outside the test's process.
 
-A package's test files are removed once its test program is compiled, before the program starts.
+Every test program is compiled before the first one starts; all test files are removed in between.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Iterable
 
 from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
+    BUILT,
     MAX_TESTS,
     Case,
+    CaseStatus,
     Invocation,
     Order,
     TestRun,
+    below_checkout,
     json_lines,
     number_of,
     processor_seconds,
@@ -26,10 +29,20 @@ from sandbox.grading.adapters.base import (
 
 ENVIRONMENT = "GOFLAGS=-mod=mod GOPROXY=off GOSUMDB=off GOTOOLCHAIN=local CGO_ENABLED=0"
 MAX_OUTPUT_LINES = 200
-RUN = "'sh' '-c' 'rm -f ./*_test.go; exec \"$@\"' 'sh'"
+RUN = f"'sh' '-c' 'find {WORKDIR} -name testdata -prune -o -name \"*_test.go\" -exec rm -f {{}} +; exec \"$@\"' 'sh'"
 """How a compiled test program starts, in its package's folder; go splits and unquotes the words."""
+BUILD_FIRST = "-bench '^$'"
+"""Where benchmarks are asked for, and be it none, go compiles every package before it starts the first program."""
+EMBEDS = (
+    "{ ! grep -rq --include='*.go' --exclude='*_test.go' 'go:embed' . || go list -e -f "
+    """'{{$dir := .Dir}}{{range .EmbedFiles}}{{printf "\\x02built %s/%s\\n" $dir .}}{{end}}' ./...; }"""
+)
+"""Tells what files the product's own packages embed."""
 OBSERVED = re.compile(r"\x02observed (\d{1,9})((?: [0-9a-f]*\.){1,4})\n?")
 """The report of an observed assertion (`observations/go.py`, `observations/rust.py`): site, values as hexadecimal."""
+TORN = re.compile(r"[^\n ]\s*--- (?P<status>PASS|FAIL|SKIP): (?P<name>\S+) \([\d.]+s\)\n?$")
+"""The end of a test behind something printed without a newline, which go's own reader (before 1.20) takes for output."""
+STATUSES: dict[str, CaseStatus] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 NOISE = ("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- ")
 
 
@@ -44,9 +57,11 @@ class GoAdapter:
         folders = " ".join(shlex.quote(f"./{folder}" if folder != "." else ".") for folder in order.files)
         chosen = "" if order.ids is None else f"-run {shlex.quote(pattern(order.ids))}"
         arguments = " ".join(shlex.quote(argument) for argument in order.arguments)
-        run = f"exec go test -json -count=1 -vet=off -p=1 -exec {shlex.quote(RUN)} {chosen} {arguments} {folders}"
+        how = f"-json -count=1 -vet=off -p=1 {BUILD_FIRST} -exec {shlex.quote(RUN)}"
+        run = f"exec go test {how} {chosen} {arguments} {folders}"
         # The first line names the module, because events name packages by it.
-        steps = f'cd {WORKDIR} && go list -m >&"$RESULT_FD" && {run} >&"$RESULT_FD" {{RESULT_FD}}>&-'
+        told = f'go list -m >&"$RESULT_FD" && {EMBEDS} >&"$RESULT_FD"'
+        steps = f'cd {WORKDIR} && {told} && {run} >&"$RESULT_FD" {{RESULT_FD}}>&-'
         return Invocation(f"ulimit -t {processor_seconds(order)}; export {ENVIRONMENT}; {steps}")
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
@@ -56,6 +71,9 @@ class GoAdapter:
         said: dict[str, list[str]] = {}
         ended: dict[str, bool] = {}
         forged: list[str] = []
+        torn: dict[str, list[CaseStatus]] = {}
+        built, events = _without_built(events)
+        run.compiled_in = frozenset(below_checkout(path, WORKDIR) for path in built)
         for line, event in json_lines(events):
             if event is None or len(run.cases) > MAX_TESTS:
                 forged.append(f"not an event of go test: {line[:80].decode('utf-8', 'replace')!r}")
@@ -69,6 +87,8 @@ class GoAdapter:
                 and (seen := OBSERVED.search(text_of(event.get("Output"), 8000)))
             ):
                 read_hit(run, hit_of(key, seen))
+            elif action == "output" and (end := TORN.search(text_of(event.get("Output"), 2000))):
+                torn.setdefault(f"{folder}::{end['name']}", []).append(STATUSES[end["status"].lower()])
             elif action == "output" and len(said.setdefault(key, [])) < MAX_OUTPUT_LINES:
                 said[key].append(text_of(event.get("Output"), 2000))
             elif action in ("pass", "fail", "skip"):
@@ -78,9 +98,12 @@ class GoAdapter:
                     run.cases[key] = Case("error", "reported twice")
                     forged.append(f"reported twice: {key[:120]}")
                 else:
-                    status = {"pass": "passed", "fail": "failed", "skip": "skipped"}[str(action)]
+                    status = STATUSES[str(action)]
                     message = _message(said.get(key, ()), order.message_chars) if action == "fail" else ""
-                    run.cases[key] = Case(status, message, number_of(event.get("Elapsed")))  # type: ignore[arg-type]
+                    run.cases[key] = Case(status, message, number_of(event.get("Elapsed")))
+        for key, ends in torn.items():
+            if key not in run.cases:
+                run.cases[key] = Case(ends[0]) if len(ends) == 1 else Case("error", "reported twice")
         run.finished = bool(order.files) and all(folder in ended for folder in order.files)
         for folder, passed in ended.items():
             if not passed and not any(test_id.startswith(f"{folder}::") for test_id in run.cases):
@@ -91,6 +114,15 @@ class GoAdapter:
                 forged.append(f"the program of {folder} ends with success, and its tests fail")
         run.forged = tuple(forged[:20])
         return run
+
+
+def _without_built(report: bytes) -> tuple[list[str], bytes]:
+    """The files that the lines at the beginning of a report name, and the rest of it."""
+    found: list[str] = []
+    while report.startswith(BUILT):
+        line, _, report = report.partition(b"\n")
+        found.append(line.removeprefix(BUILT).decode("utf-8", "replace"))
+    return found, report
 
 
 def hit_of(test_id: str, seen: re.Match[str]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from sandbox.grading.canaries.base import Block, Language, Place, SiblingTest
-from sandbox.grading.canaries.literals import words_of
+from sandbox.grading.canaries.literals import NEUTRAL_WORDS, words_of
 
 MAX_SOURCE_BYTES = 512 << 10
 MAX_BLOCK_BYTES = 8 << 10
@@ -71,7 +71,7 @@ def insert_canaries(
     if renaming.names:
         _name_anew(language, known, places.values(), draw)
     chosen = [
-        (sibling, known[sibling.path], _fresh(language, known[sibling.path], sibling.names[-1], draw))
+        (sibling, known[sibling.path], _sibling_name(language, known[sibling.path], sibling, draw))
         for sibling in siblings
     ]
     written = {path: text.encode() for path, text in files.items() if path not in known}
@@ -117,7 +117,7 @@ def _files(
             continue
         source = text.encode()
         blocks = blocks_of(language, source)
-        new_path = _file_name(path, words_of([b.names[-1] for b in blocks]), taken, draw) if renaming.files else path
+        new_path = _file_name(path, NEUTRAL_WORDS, taken, draw) if renaming.files else path
         taken.add(new_path)
         known[path] = _File(path, new_path, source, blocks, given=given.setdefault(language.where(path), set()))
     for file in known.values():
@@ -146,11 +146,16 @@ def _name_anew(language: Language, known: Mapping[str, _File], places: Collectio
         fixed = {place.names[-1] for place in here if place.names and place.names not in written}
         for names in sorted({place.names for place in here if place.names in written}):
             if len(re.findall(language.spelling(names[-1]), file.source)) == 1 and names[-1] not in fixed:
-                file.renamed[names] = _fresh(language, file, names[-1], draw)
+                file.renamed[names] = _fresh(language, file, names[-1], draw, NEUTRAL_WORDS)
 
 
-def _fresh(language: Language, file: _File, name: str, draw: random.Random) -> str:
-    words = words_of([block.names[-1] for block in file.blocks])
+def _sibling_name(language: Language, file: _File, sibling: SiblingTest, draw: random.Random) -> str:
+    """Made of the same words as the name of the test that the sibling stands beside: of its own where that kept its name."""
+    own = words_of([block.names[-1] for block in file.blocks])
+    return _fresh(language, file, sibling.names[-1], draw, NEUTRAL_WORDS if sibling.names in file.renamed else own)
+
+
+def _fresh(language: Language, file: _File, name: str, draw: random.Random, words: Sequence[str]) -> str:
     while True:
         new = language.rename(name, words, draw)
         if new not in file.given and not re.search(language.spelling(new), file.source):

@@ -33,7 +33,7 @@ class RustTests(BraceTests):
 
     syntax = Syntax(
         comments=rb"//[^\n]*|/\*.*?(?:\*/|\Z)",
-        strings=rb'"(?:[^"\\]|\\.)*"|r"[^"]*"|r#".*?"#|\'(?:[^\'\\\n]|\\[^\n]{1,8})\'',
+        strings=rb'"(?:[^"\\]|\\.)*"|(?<![A-Za-z0-9_])b?r(?P<hashes>#*)".*?"(?P=hashes)|\'(?:[^\'\\\n]|\\[^\n]{1,8})\'',
     )
 
     def blocks(self, source: bytes) -> list[Block]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from sandbox.grading.canaries.base import Block
 from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets
 from sandbox.grading.observations.braces import FIRST, SITE, Assertion, Edit
+from sandbox.grading.observations.go_items import items, mended
+from sandbox.grading.observations.items import Item
 
 IF = re.compile(rb"\bif\b(?P<head>[^\n]*?)(?P<brace>\{)[ \t]*(?=\n)")
 FAILS = re.compile(rb"\s*(?P<t>\w+)\.(?:Fatal|Error|Fail|Log)\w*\(")
@@ -22,10 +25,14 @@ LITERAL = re.compile(
 """A literal of Go, strings blanked out. Composite ones may only hold literals (`is_literal`)."""
 CALLS = re.compile(rb"\w\s*\(|\bfunc\b")
 PACKAGE = re.compile(rb"^package[ \t]+\w+[ \t]*(?=;|\n|//)", re.MULTILINE)
-WATCHED = re.compile(rb"\bocDiffers\d+\(|\berr\w*\s*[!=]=\s*nil\b")
+WATCHED = re.compile(rb"[\s(!]*(?:(?P<report>ocDiffers\d+)\(|(?:\w+\.)?[eE]rr\w*\s*[!=]=\s*nil[\s)]*\Z)")
 """What an `if` with a complaint depends on where it tells no expectation: a report, or whether there is an error."""
-COMPLAINS = re.compile(rb"\.(?:Fatal|Error|Fail)(?:f|Now)?\(")
-ASSERTS = re.compile(rb"\b(?:assert|require|cmp|is|qt|check)\.\w+\(|\bpanic\(")
+COMPLAINS = re.compile(rb"\.(?:Fatal|Error|Fail)(?:f|ln|Now)?\(")
+STOPS = re.compile(rb"\s*(?:\bpanic|\bos\.Exit|\blog\.Panic\w*|\bruntime\.Goexit)\(")
+SAYS = re.compile(rb"\.(?:Fatal|Error|Log|Skip)f?\(")
+ASSERTS = re.compile(rb"\b(?:assert|require|cmp|is|qt|check)\.\w+\(")
+SPOKEN = re.compile(rb"\"[^\"\n]*\"|`[^`]*`|'[^'\n]*'|(?<![\w.)\]])(?:\d[\w.]*|\.\d\w*)")
+"""Literals in a complaint, strings blanked out."""
 SUPPORT = """
 func ocDiffersFIRST(t interface{ Helper(); Logf(string, ...interface{}) }, site int, values ...interface{}) bool {
 	t.Helper()
@@ -65,6 +72,7 @@ class GoRewriter:
     language = GoTests()
     syntax = GoTests.syntax
     readable = False
+    apart = False
 
     def assertions(self, source: bytes, code: bytes, block: Block) -> Iterator[Assertion]:
         fields = rows(code[block.start : block.end], block.start)
@@ -73,14 +81,38 @@ class GoRewriter:
 
     def decides(self, code: bytes) -> bool:
         watched = sum(
-            FAILS.match(code, match.end()) is not None and WATCHED.search(match["head"]) is not None
+            (FAILS.match(code, match.end()) or STOPS.match(code, match.end())) is not None
+            and _tells_nothing(match["head"])
             for match in IF.finditer(code)
         )
-        return len(COMPLAINS.findall(code)) > watched or ASSERTS.search(code) is not None
+        ends = len(COMPLAINS.findall(code)) + len(STOPS.findall(code))
+        return ends > watched or ASSERTS.search(code) is not None
+
+    def items(self, path: str, source: bytes, code: bytes) -> list[Item]:
+        return [replace(item, decides=self._item_decides(item, code)) for item in items(source, code)]
+
+    def _item_decides(self, item: Item, code: bytes) -> bool:
+        text = code[item.start : item.end]
+        return self.decides(
+            text.replace(b"os.Exit(", b"") if b"TestMain" in item.names else text
+        )  # the result's way out
+
+    def scope(self, path: str) -> str | None:
+        return str(PurePosixPath(path).parent) if path.endswith("_test.go") else None
+
+    def mended(self, before: bytes, after: bytes, gone: Collection[bytes]) -> bytes:
+        return mended(before, after)
+
+    def said(self, code: bytes, start: int, end: int) -> list[Edit]:
+        closed = brackets(code)
+        calls = [(call.end(), closed.get(call.end() - 1, call.end())) for call in SAYS.finditer(code, start, end)]
+        return [edit for begin, stop in calls for edit in _spoken(code, begin, stop)]
+
+    def keeps_remark(self, remark: bytes) -> bool:
+        return remark.startswith((b"//go:", b"// +build", b"//+build"))
 
     def emptied(self, block: bytes) -> bytes:
-        head = block.index(b"{", block.index(b"func ")) + 1
-        return block[:head] + b" if true { return };" + block[head:]  # what follows is not compiled into the program
+        return b""
 
     def support(self, source: bytes, code: bytes, first: int) -> list[Edit]:
         package = PACKAGE.search(code)
@@ -100,7 +132,7 @@ class GoRewriter:
             if code.count(b";", start, end) > 1:
                 continue
             closing = brackets(code[match.start("brace") : block.end]).get(0)
-            spoken = _texts(code, match.end(), match.start("brace") + closing) if closing is not None else ()
+            spoken = _spoken(code, match.end(), match.start("brace") + closing) if closing is not None else ()
             for part in _split(code, begin, end):
                 made = self._comparison(source, code, part, body["t"], fields)
                 if made is not None:
@@ -162,10 +194,33 @@ class GoRewriter:
         return Assertion(*span, f"{call}, {demanded})", f"{call})", demanded, blanks=blanks, shared=shared)
 
 
-def _texts(code: bytes, start: int, end: int) -> tuple[Edit, ...]:
-    """What blanks the texts of a complaint, which may name the wanted value: it is never made."""
-    found = re.finditer(rb'"[^"\n]*"', code[start:end])
-    return tuple(Edit(start + text.start(), start + text.end(), '""') for text in found)
+def _tells_nothing(head: bytes) -> bool:
+    """Whether every operand of a condition is a report, or asks whether there is an error."""
+    operands = re.split(rb"\|\||&&", _closed(head.rpartition(b";")[2]))
+    return all(WATCHED.match(operand) is not None for operand in operands)
+
+
+def _closed(condition: bytes) -> bytes:
+    """A condition without the arguments of its reports."""
+    closed = brackets(condition)
+    out, position = bytearray(), 0
+    for report in re.finditer(rb"\bocDiffers\d+(\()", condition):
+        end = closed.get(report.start(1))
+        if end is not None and report.start() >= position:
+            out += condition[position : report.end()] + b")"
+            position = end
+    return bytes(out + condition[position:])
+
+
+def _spoken(code: bytes, start: int, end: int) -> tuple[Edit, ...]:
+    """What blanks the literals of a complaint, which may name the wanted value: it is never made.
+
+    Numbers become 1, with which one may also divide.
+    """
+    return tuple(
+        Edit(*literal.span(), '""' if literal[0][:1] in b'"`' else "'a'" if literal[0][:1] == b"'" else "1")
+        for literal in SPOKEN.finditer(code, start, end)
+    )
 
 
 def _demands(code: bytes, span: tuple[int, int], fields: dict[bytes, tuple[Edit, ...]]) -> bool:

@@ -13,8 +13,9 @@ from sandbox.grading.canaries.insertion import PreparedSuite, blocks_of
 from sandbox.grading.canaries.scanning import mask
 from sandbox.grading.observations.braces import Rewriter
 from sandbox.grading.observations.deciding import TestFile
-from sandbox.grading.observations.first_run import is_alone
+from sandbox.grading.observations.items import Itemised, Reached
 from sandbox.grading.observations.javascript import JavaScriptRewriter
+from sandbox.grading.observations.js_first_run import is_alone
 from sandbox.grading.observations.plan import Plan
 
 Names = tuple[str, ...]
@@ -29,6 +30,23 @@ def deciding(rewriter: Rewriter, text: str) -> set[Names]:
     return {
         block.names for block in blocks_of(rewriter.language, source) if rewriter.decides(code[block.start : block.end])
     }
+
+
+def deciding_tests(rewriter: Rewriter, texts: Mapping[str, str]) -> dict[str, set[Names]]:
+    """Path → its tests that decide something by themselves or, in Go and Rust, by what they lead to."""
+    if isinstance(rewriter, Itemised):
+        found = Reached(rewriter, {path: text.encode() for path, text in texts.items()}).deciding()
+        return {path: found.get(path, set()) for path in texts}
+    return {path: deciding(rewriter, text) for path, text in texts.items()}
+
+
+def only_tests(
+    rewriter: Rewriter, texts: Mapping[str, bytes], kept: Mapping[str, Collection[Names]]
+) -> dict[str, bytes]:
+    """Files without what other tests do than `kept` (path → names); in Go and Rust also without what only those use."""
+    if isinstance(rewriter, Itemised):
+        return {**texts, **Reached(rewriter, texts).only(kept)}
+    return {path: only(rewriter, text, kept.get(path, ())) for path, text in texts.items()}
 
 
 def only(rewriter: Rewriter, text: bytes, kept: Collection[Names]) -> bytes:
@@ -54,10 +72,10 @@ def kept_files(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[
     for place in map(language.parse, ids):
         kept.setdefault(place.where, set()).add(place.names)
     wheres = {language.parse(test_id).where for test_id in prepared.ids.values()}
-    return {
-        path: only(rewriter, text, kept.get(language.where(path), ())) if language.where(path) in wheres else text
-        for path, text in prepared.files.items()
-    }
+    files = {path: text for path, text in prepared.files.items() if path not in (*plan.unshown, *plan.first_without)}
+    texts = {p: text for p, text in files.items() if isinstance(rewriter, Itemised) or language.where(p) in wheres}
+    names = {path: kept.get(language.where(path), set()) for path in texts}
+    return {**files, **only_tests(rewriter, texts, names)}
 
 
 def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:

@@ -48,14 +48,15 @@ class Plan(Frozen):
     unsteady: dict[str, tuple[int, ...]] = {}
     """Delivered test id → assertions whose reports differ between runs of the oracle's work, as the order of a set does."""
     unshown: tuple[str, ...] = ()
-    """Data files of Python and JavaScript tests that stay on the host: what they hold is expected, and withheld with the
-    assertions."""
+    """Data files of tests that stay on the host: what they hold is expected, and withheld with the assertions."""
     hooks: bool = False
     """JavaScript: whether the first run needs hooks and other statements of the test files that show no expectation."""
     first_without: tuple[str, ...] = ()
-    """JavaScript: files that the tests of a first run do not need; others find there what they expect."""
+    """JavaScript, Go and Rust: files that the tests of a first run do not need; others find there what they expect."""
     first: dict[str, str] = {}
     """JavaScript: helper files as the first run holds them, with what it needs of them alone: path → text."""
+    compiled_in: tuple[str, ...] = ()
+    """Go and Rust: files of the hidden tests that the oracle's product is compiled from, so that no work is blamed for them."""
     residual: int = 0
     """Assertions that are still decided inside the sandbox; in JavaScript, Go and Rust, tests that hold some, in JavaScript
     also hooks and other statements that do."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from sandbox.grading.adapters.base import Case, Hit, TestRun
 from sandbox.grading.canaries.base import Place
 from sandbox.grading.observations.base import Expected, Site
 from sandbox.grading.observations.braces import Rewriter, Rewritten, rewrite
-from sandbox.grading.observations.first_run import with_first_run
-from sandbox.grading.observations.hiding import deciding, only
+from sandbox.grading.observations.hiding import deciding_tests, only_tests
+from sandbox.grading.observations.items import Itemised
 from sandbox.grading.observations.javascript import JavaScriptRewriter
+from sandbox.grading.observations.js_first_run import with_first_run
 from sandbox.grading.observations.judge import judge_hit, judge_test
-from sandbox.grading.observations.plan import Plan, RunTrial, Trial, observed_verifier
+from sandbox.grading.observations.plan import MAX_DATA, Plan, RunTrial, Trial, observed_verifier
+from sandbox.grading.observations.trimming import SOURCES, trimmed, without_block, without_remarks_of
 from sandbox.tasks.spec import SuiteVerifier
 
 ROUNDS = 5
+SETTINGS = ("go.mod", "go.sum", "go.work", "Cargo.toml", "Cargo.lock")
 STRIDE = 10_000
 """Numbers of sites of one file; those of the next begin one further."""
 
@@ -29,6 +32,8 @@ async def make_brace_plan(rewriter: Rewriter, verifier: SuiteVerifier, run: RunT
     Raises what `run` raises.
     """
     dropped: set[int] = set()
+    remarks = without_remarks_of(rewriter, verifier)
+    verifier = verifier.model_copy(update={"test_files": {**verifier.test_files, **remarks}})
     for _ in range(ROUNDS):
         recording = _rewritten(rewriter, verifier, dropped, record=True)
         sites = {site.number: site for made in recording.values() for site in made.sites}
@@ -43,10 +48,11 @@ async def make_brace_plan(rewriter: Rewriter, verifier: SuiteVerifier, run: RunT
             worse = _differing(sites, expected, again) | _unsound(rewriter, verifier, delivered, again)
             if not worse:
                 plan = Plan(
-                    files={path: made.text for path, made in delivered.items()},
+                    files={**remarks, **{path: made.text for path, made in delivered.items()}},
                     ids={test_id: test_id for test_id in _wanted(verifier)},
                     sites=tuple(sites.values()),
                     expected=expected,
+                    compiled_in=tuple(sorted(again.compiled_in & verifier.test_files.keys())),
                 )
                 return await _with_notes(rewriter, verifier, plan, run)
         dropped |= worse
@@ -66,25 +72,80 @@ async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, r
     texts = {
         path: text
         for path, text in observed_verifier(verifier, plan).test_files.items()
-        if language.where(path) in wheres
+        if (rewriter.scope(path) is not None if isinstance(rewriter, Itemised) else language.where(path) in wheres)
     }
-    decide = {path: deciding(rewriter, text) for path, text in texts.items()}
+    if isinstance(rewriter, Itemised):
+        plan = await _trimmed(rewriter, plan, texts, run)
+        texts = {path: plan.files.get(path, text) for path, text in texts.items()}
+    decide = deciding_tests(rewriter, texts)
     watched = {path: {site.test for site in plan.sites if site.path == path} - decide[path] for path in texts}
-    residual = sum(map(len, decide.values()))
-    if not residual or not any(watched.values()):
-        return plan.model_copy(update={"residual": residual})
-    alone = {path: only(rewriter, text.encode(), watched[path]).decode() for path, text in texts.items()}
-    ran = await run(Trial(alone, (), site_ids(rewriter, plan.sites)))
-    sites = {site.number: site for site in plan.sites}
+    residual = plan.residual + sum(map(len, decide.values()))
+    plan = plan.model_copy(update={"residual": residual})
+    whole = Trial(plan.files, (), site_ids(rewriter, plan.sites))
+    if not residual:
+        return plan.model_copy(update={"unshown": await _unneeded(rewriter, verifier, plan, whole, plan.ids, run)})
+    if not any(watched.values()):
+        return plan
+    alone = only_tests(rewriter, {path: text.encode() for path, text in texts.items()}, watched)
+    first = dataclasses.replace(whole, modules={**plan.files, **{path: text.decode() for path, text in alone.items()}})
     places = {(language.where(path), names) for path, tests in watched.items() for names in tests}
-    notes = {
-        test_id: ()
+    asked = [
+        test_id
         for test_id, place in ((test_id, language.parse(test_id)) for test_id in plan.ids)
-        if (place.where, place.names) in places
-        and plan.expected.get(test_id)
-        and not judge_test(sites, plan.expected[test_id], ran.observed.get(test_id, ()))
+        if (place.where, place.names) in places and plan.expected.get(test_id)
+    ]
+    without = await _unneeded(rewriter, verifier, plan, first, asked, run)
+    ran = await run(dataclasses.replace(first, without=frozenset(without)))
+    sites = {site.number: site for site in plan.sites}
+    notes = {
+        test_id: () for test_id in asked if not judge_test(sites, plan.expected[test_id], ran.observed.get(test_id, ()))
     }
-    return plan.model_copy(update={"notes": notes, "residual": residual})
+    return plan.model_copy(update={"notes": notes, "first_without": without})
+
+
+async def _trimmed(rewriter: Itemised, plan: Plan, texts: dict[str, str], run: RunTrial) -> Plan:
+    """The plan with files that hold nothing but what its tests need, if the oracle's work then does the same. Where it does
+    not, or the tests are not all found, somebody decides that nothing is known about."""
+    language = rewriter.language
+    places = list(map(language.parse, plan.ids))
+    expected = {path: {p.names for p in places if p.where == language.where(path)} for path in texts}
+    if without_block(rewriter, texts, expected):
+        return plan.model_copy(update={"residual": 1})
+    made = {path: text for path, text in trimmed(rewriter, texts, expected).items() if text != texts[path]}
+    if not made:
+        return plan
+    smaller = plan.model_copy(update={"files": {**plan.files, **made}})
+    ran = await run(Trial(smaller.files, (), site_ids(rewriter, plan.sites)))
+    sites = {site.number: site for site in plan.sites}
+    holds = ran.finished and not any(
+        ran.status(name) != "passed" or judge_test(sites, plan.expected.get(name, ()), ran.observed.get(name, ()))
+        for name in plan.ids
+    )
+    return smaller if holds else plan.model_copy(update={"residual": 1})
+
+
+async def _unneeded(
+    rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, trial: Trial, asked: Collection[str], run: RunTrial
+) -> tuple[str, ...]:
+    """Data files without which these tests still report what they must: work would find there what is withheld."""
+    data = [path for path in sorted(verifier.test_files) if not path.endswith((*SOURCES, *SETTINGS))]
+    if not isinstance(rewriter, Itemised) or not data:
+        return ()
+    sites = {site.number: site for site in plan.sites}
+
+    async def holds(without: Sequence[str]) -> bool:
+        ran = await run(dataclasses.replace(trial, without=frozenset(without)))
+        return ran.finished and not any(
+            judge_test(sites, plan.expected.get(name, ()), ran.observed.get(name, ())) for name in asked
+        )
+
+    if await holds(data):
+        return tuple(data)
+    found: list[str] = []
+    for path in data[:MAX_DATA] if len(data) > 1 else ():
+        if await holds([*found, path]):
+            found.append(path)
+    return tuple(found)
 
 
 def site_ids(rewriter: Rewriter, sites: Iterable[Site]) -> dict[int, str]:

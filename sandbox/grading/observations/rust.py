@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from sandbox.grading.canaries.base import Block
 from sandbox.grading.canaries.rust import RustTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets
 from sandbox.grading.observations.braces import SITE, Assertion, Edit
+from sandbox.grading.observations.items import Item
+from sandbox.grading.observations.rust_items import in_tests, items, mended
 
 EQUAL = re.compile(rb"(?<!\w)assert_eq!\s*(\()")
 CONSTANT = re.compile(
@@ -19,15 +22,21 @@ CONSTANT = re.compile(
 LEAF = re.compile(rb"\"[^\"]*\"|'[^'\n]*'|(?<![\w.])\d[\w.]*|\btrue\b")
 SUFFIX = re.compile(rb"(?:[iuf](?:8|16|32|64|128|size))$")
 INNER = re.compile(rb"(?:\s*(?:#!\[[^\]\n]*\]|//![^\n]*\n))*")
-ASSERTS = re.compile(rb"\b(?:debug_)?assert\w*!|\bpanic!|\bunreachable!|#\[should_panic|->\s*Result\b")
-"""What a test decides by, if it does not report."""
+ASSERTS = re.compile(
+    rb"\b\w*(?:assert|check|expect|ensure|verify|require|snapshot|panic|bail)\w*!|\b(?:unreachable|todo|unimplemented)!"
+    rb"|(?<![\w.])assert_\w+\s*\(|(?<!\w)(?:exit|abort|resume_unwind|panic_any)\s*\("
+)
+"""What a test or helper decides by, if it does not report."""
+EXPECTS = re.compile(rb"\.expect(?:_err)?\s*\(\s*(?P<text>\"[^\"]*\")\s*,?\s*\)")
+ENDS = re.compile(rb"#\[should_panic|->\s*(?:\w+::)*Result\b")
+"""How a test may end otherwise."""
 SUPPORT = (
     "#[allow(unused_macros)] macro_rules! oc_observe { "
     "($site:expr, $blank:expr, $($value:expr),+) => {{ let mut line = ::std::string::String::new(); "
-    "$( match (&$value, &$blank) { (value, blank) => { if false { let _ = *value == *blank; } "
+    "$( match &$value { value => { if false { let _ = *value == $blank; } "
     "let text = ::std::format!(\"{:?}\", value); line.push(' '); "
     "for byte in text.bytes() { line.push_str(&::std::format!(\"{:02x}\", byte)); } line.push('.'); } } )+ "
-    '::std::println!("\\u{2}observed {}{}", $site, line); }} } '
+    '::std::println!("\\n\\u{2}observed {}{}", $site, line); }} } '
 )
 
 
@@ -35,6 +44,7 @@ class RustRewriter:
     language = RustTests()
     syntax = RustTests.syntax
     readable = False
+    apart = True
 
     def assertions(self, source: bytes, code: bytes, block: Block) -> Iterator[Assertion]:
         for call in EQUAL.finditer(code, block.start, block.end):
@@ -55,7 +65,32 @@ class RustRewriter:
             )  # fmt: skip
 
     def decides(self, code: bytes) -> bool:
-        return ASSERTS.search(code) is not None
+        return ASSERTS.search(code) is not None or ENDS.search(code) is not None
+
+    def items(self, path: str, source: bytes, code: bytes) -> list[Item]:
+        return [
+            replace(
+                item, decides=self._item_decides(code[item.start : item.end]) and (in_tests(path) or not item.stays)
+            )
+            for item in items(path, code)
+        ]
+
+    def _item_decides(self, code: bytes) -> bool:
+        return self.decides(code) if b"#[test]" in code else ASSERTS.search(code) is not None
+
+    def scope(self, path: str) -> str | None:
+        if not path.endswith(".rs"):
+            return None
+        return f"{path.partition('tests/')[0]}tests" if in_tests(path) else path
+
+    def mended(self, before: bytes, after: bytes, gone: Collection[bytes]) -> bytes:
+        return mended(after, gone)
+
+    def said(self, code: bytes, start: int, end: int) -> list[Edit]:
+        return [Edit(*said.span("text"), '""') for said in EXPECTS.finditer(code, start, end)]
+
+    def keeps_remark(self, remark: bytes) -> bool:
+        return False
 
     def emptied(self, block: bytes) -> bytes:
         return b""

@@ -83,6 +83,15 @@ def judge_difference(judgement: Judgement, adapted: Sequence[str]) -> Judgement:
     return replace(judgement, outcome=Cause.ADAPTIVE, cause=cause, findings=(*judgement.findings, noticed))
 
 
+def judge_compiled(judgement: Judgement, files: Sequence[str]) -> Judgement:
+    """`judgement` of work that passed, failed where its product is compiled from files of the hidden tests."""
+    if not files or judgement.outcome is not Cause.ALL_PASSED:
+        return judgement
+    noticed = finding(Rule.ADAPTIVE, f"compiled into the product: {', '.join(files)}")
+    cause = f"{len(files)} files of the hidden tests are compiled into the product"
+    return replace(judgement, outcome=Cause.ADAPTIVE, cause=cause, findings=(*judgement.findings, noticed))
+
+
 def _case(test_id: str, ran_as: str, run: TestRun) -> CaseResult:
     case = run.cases.get(ran_as, Case("missing"))
     status, message = case.status, case.message

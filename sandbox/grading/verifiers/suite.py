@@ -33,7 +33,7 @@ from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verifiers.admission import require_admissible
 from sandbox.grading.verifiers.canary_pool import MAX_FUNCTIONS, CanaryPool, OracleFails, PoolStore, make_pool
 from sandbox.grading.verifiers.entropy import task_entropy
-from sandbox.grading.verifiers.judging import Judgement, judge_difference, judge_run
+from sandbox.grading.verifiers.judging import Judgement, judge_compiled, judge_difference, judge_run
 from sandbox.grading.verifiers.languages import language_of, rewriter_of
 from sandbox.grading.verifiers.plan_store import PlanStore
 from sandbox.tasks.environments import EnvironmentStore
@@ -81,6 +81,9 @@ async def run_suite(
     judgement = judge_run(expected, prepared, run)
     if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
         judgement = judge_difference(judgement, adapted(plan, prepared.ids, bare, run))
+    known = plan.compiled_in if plan is not None else ()
+    read = {path for each in (run, bare and bare.run) if each for path in each.compiled_in & prepared.files.keys()}
+    judgement = judge_compiled(judgement, sorted(read.difference(known)))
     named = zip((*original.fail_to_pass, *original.pass_to_pass), judgement.cases, strict=True)
     return replace(judgement, cases=tuple(case.model_copy(update={"id": name}) for name, case in named))
 
@@ -158,7 +161,7 @@ def prepare_suite(verifier: SuiteVerifier, pool: CanaryPool, draw: random.Random
     """The hidden files with canaries of this grading."""
     expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
     language = language_of(verifier)
-    if language is None or not pool.siblings:
+    if language is None:
         files = {path: text.encode() for path, text in verifier.test_files.items()}
         return PreparedSuite(files, {i: i for i in expected}, frozenset(), frozenset(), ())
     siblings = draw_siblings(pool, verifier, draw)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sandbox.grading.canaries.insertion import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, blocks_of
 from sandbox.grading.observations.braces import Rewriter, rewrite
 from sandbox.grading.observations.go import GoRewriter
-from sandbox.grading.observations.hiding import deciding, only
+from sandbox.grading.observations.hiding import deciding_tests, only_tests
 from sandbox.grading.observations.javascript import JavaScriptRewriter
 from sandbox.grading.observations.rust import RustRewriter
 
@@ -155,11 +155,11 @@ def test_rust(body, found):
 def test_what_a_test_decides_besides_its_reports_is_found(rewriter, source, decides):
     text = delivered(rewriter, source).text
     names = {block.names for block in blocks_of(rewriter.language, text.encode())}
-    assert deciding(rewriter, text) == (names if decides else set())
-    assert only(rewriter, text.encode(), names) == text.encode()
-    without = only(rewriter, text.encode(), ()).decode()
-    block = without[without.index("func TestIt") :] if rewriter is GO else without
-    assert "if true { return };" in block if rewriter is GO else not blocks_of(rewriter.language, without.encode())
+    path = {JS: "a.test.js", GO: "shop/a_test.go", RUST: "tests/a.rs"}[rewriter]
+    assert deciding_tests(rewriter, {path: text}) == {path: names if decides else set()}
+    assert only_tests(rewriter, {path: text.encode()}, {path: names})[path].split() == text.encode().split()
+    without = only_tests(rewriter, {path: text.encode()}, {})[path]
+    assert not blocks_of(rewriter.language, without)
 
 
 def test_an_assertion_that_is_dropped_stands_as_it_was():
