@@ -33,7 +33,10 @@ NEUTRAL = re.compile(
     rb"|\bfor\s*\(\s*(?:const|let|var)\s+[\w$]+\s+in\b"
 )
 """Comparisons that show nothing, and heads of loops."""
-TAKES_OUT = re.compile(rb"\.(?:replace|replaceAll|split)\(\s*(?:'[^'\n]*\w\w|\"[^\"\n]*\w\w|`[^`]*\w\w|/[^/\n]*\w\w)")
+TAKES_OUT = re.compile(
+    rb"\.(?:replace|replaceAll|split)\(\s*(?:'[^'\n]*\w\w|\"[^\"\n]*\w\w|`[^`]*\w\w|/[^/\n]*\w\w)|\w\w[^\w'\"`\n]{0,8}['\"`]\.length\b"
+)
+"""The same by a text that is written out: what is left without it, or as long as it."""
 CHECKERS = re.compile(
     r"(?:node:)?assert(?:/strict)?|chai.*|should.*|expect.*|unexpected|power-assert|supertest|uvu/assert|@japa/.*|jest-.*|sinon.*"
 )

@@ -8,9 +8,7 @@ from tests.redteam.base import Pair, TaskName, writes
 from tests.redteam.honest import FIX, works
 from tests.sandbox.grading.javascript_attacks import ATTACKS
 
-FIRST_RUN = (
-    "the first run holds what compared tests need alone; work that computes something else there is adaptive"
-)
+FIRST_RUN = "the first run holds what compared tests need alone; work that computes something else there is adaptive"
 
 
 def _pair(exploit: str, title: str, task: TaskName, *before: str) -> Pair:

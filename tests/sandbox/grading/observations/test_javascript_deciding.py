@@ -51,6 +51,7 @@ def file(text: str) -> TestFile:
         ("$observe(0, 's', (f(1).startsWith('Good')));", "", True),
         ("$observe(0, 's', (f(1) === 'Good'));", "", True),
         ("$observe(0, 's', (f(1).replace('Good day', '')));", "", True),
+        ("$observe(0, 's', (f(1).slice('Good day, '.length)));", "", True),
         ("$observe(0, 's', (/Good/.test(f(1))));", "", True),
         ("if (f(1) !== 'Good') process.exit(1);", "", True),
         ("switch (f(1)) { case 'Good': break; default: g(); }", "", True),
