@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.grading.canaries.insertion import MAX_SOURCE_BYTES
 from sandbox.grading.observations.go import GoRewriter
 from sandbox.grading.observations.items import Itemised, Reached, without_remarks
 from sandbox.grading.observations.rust import RustRewriter
 from sandbox.grading.observations.trimming import trimmed
 
 GO, RUST = GoRewriter(), RustRewriter()
+SIZE = 100_000
 GO_PATH, RUST_PATH = "shop/a_test.go", "tests/a.rs"
 
 GO_FILE = """// Package shop: 7351.
@@ -53,7 +53,7 @@ type fake struct{ n int }
 func (f *fake) String() string { return "" }
 
 func (f *fake) Check(t *testing.T) {
-	if f.n != 7351 { t.Fatal() }
+	if f.n != 5 { t.Fatal() }
 }
 
 func TestMain(m *testing.M) { os.Exit(m.Run()) }
@@ -152,8 +152,13 @@ def test_a_test_of_go_decides_by_what_it_leads_to():
 
 
 @pytest.mark.parametrize(
-    "beside", ['func init() { if F(1) != "x" { panic("") } }', "var _ = checked(F(1))", "func TestMain(m *testing.M) { is.True(1) }"]
-)  # fmt: skip
+    "beside",
+    [
+        'func init() { if F(1) != "x" { panic("") } }',
+        "var _ = checked(F(1))",
+        "func TestMain(m *testing.M) { is.True(1) }",
+    ],
+)
 def test_beside_code_that_runs_by_itself_and_decides_every_test_does(beside):
     checked = 'func checked(got string) int {\n\tif got != "x" {\n\t\tpanic(got)\n\t}\n\treturn 1\n}\n'
     source = f"package shop\n\n{beside}\n\n{checked}\nfunc TestA(t *testing.T) {{\n}}\n"
@@ -164,9 +169,7 @@ def test_what_no_kept_test_of_go_uses_leaves_its_file():
     made = reached(GO, {GO_PATH: GO_FILE}).only({GO_PATH: {("TestReports",)}})[GO_PATH].decode()
     said = trimmed(GO, {GO_PATH: made}, {GO_PATH: {("TestReports",)}})[GO_PATH]
     assert "7351" not in said and "iota" not in said and "golden" not in said and "Example" not in said
-    assert {"TestReports", "setup(t", "TestMain", "ocDiffers0", "(*fake)(nil)"} <= set(
-        word for word in ("TestReports", "setup(t", "TestMain", "ocDiffers0", "(*fake)(nil)") if word in said
-    )
+    assert all(word in said for word in ("TestReports", "setup(t", "TestMain", "ocDiffers0", "(*fake)(nil)"))
     assert '_ "strings"' in said and '_ "github.com/stretchr/testify/v2"' in said, "an import that is not used is none"
     assert '\n\t"os"' in said and '\n\t"fmt"' in said and 'ocfmt "fmt"' in said
 
@@ -226,9 +229,9 @@ def test_hostile_sources_take_no_time(rewriter, piece):
         if rewriter is GO and piece[0] != "("
         else "func a(t *testing.T) {\n"
     )
-    source = (head + piece * (MAX_SOURCE_BYTES // len(piece))).encode()
+    source = (head + piece * (SIZE // len(piece)) + "}" * 5000).encode()
     began = time.process_time()
     made = Reached(rewriter, {path: without_remarks(rewriter, path, source)})
     made.deciding()
     made.only({})
-    assert time.process_time() - began < 20.0
+    assert time.process_time() - began < 10.0

@@ -16,7 +16,7 @@ from sandbox.grading.verifiers.judging import Judgement, judge_compiled
 
 def read(adapter: GoAdapter | CargoAdapter, report: str, *files: str) -> TestRun:
     order = Order(files=files, ids=None, seconds=9.0)
-    result = ExecResult(exit_code=0, ended=EndReason.EXIT, result=report.encode())
+    result = ExecResult(0, EndReason.EXIT, b"", 0, 0.0, 0, result=report.encode())
     return adapter.read(order, adapter.invoke(order), result)
 
 
