@@ -9,14 +9,14 @@ from tests.sandbox.grading import compiled, greetings
 
 FIRST = 89
 """Number of the first exploit here."""
-GONE = "what only residual tests use is not there in a first run; work that computes something else there is adaptive"
+GONE = "a first run is without what only residual tests use"
 HELPERS = "a test decides if a helper of it does; a first run is without both"
-COMPILERS = "the compiler tells which files the product is made of"
+COMPILERS = "compilers tell what the product is made of"
 ATTEMPTS: tuple[tuple[str, str, TaskName, str, tuple[str, ...]], ...] = (
     ("embeds its folder, tests included (Go)", compiled.GO_EMBEDS, "greet-go", COMPILERS + "; " + GONE, ("adaptive",)),
     ("declares `true` anew, so that what is hidden is compiled (Go)", compiled.GO_TRUE, "greet-go", GONE, ("adaptive",)),
     ("reads the test file of the next package (Go)", compiled.GO_READS_NEXT, "greet-go-two",
-     "all packages are compiled, and all test files removed, before the first program starts; " + GONE,
+     "test files are removed before the first program starts",
      ("adaptive", "adaptive-code")),
     ("reads a golden file of the tests (Go)", compiled.GO_READS_GOLDEN, "greet-go-golden", GONE, ("adaptive",)),
     ("learns from a table of its own objects (Go)", compiled.GO_LEARNS, "money-go", GONE, ("adaptive",)),
