@@ -42,7 +42,7 @@ RUNNER = (
 )
 """How compiled test programs start. What they write to their error output does not reach the report."""
 SOURCES = (
-    'find "${CARGO_TARGET_DIR:-target}" -path "*/deps/*.d" -exec cat {} + | '
+    'find "${CARGO_TARGET_DIR:-.}" -path "*/deps/*.d" -exec cat {} + | '
     """grep -E '^[^ ]+: ' | grep -vF /registry/ | sed 's/^/\x02built /'"""
 )
 """Tells what sources each library and program was compiled from (`target: root other…`)."""

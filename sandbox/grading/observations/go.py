@@ -14,7 +14,7 @@ from sandbox.grading.observations.braces import FIRST, SITE, Assertion, Edit
 from sandbox.grading.observations.go_items import items, mended
 from sandbox.grading.observations.items import Item
 
-IF = re.compile(rb"\bif\b(?P<head>[^\n]*?)(?P<brace>\{)[ \t]*(?=\n)")
+IF = re.compile(rb"\bif\b(?P<head>[^\n]{0,2000}?)(?P<brace>\{)[ \t]*(?=\n)")
 FAILS = re.compile(rb"\s*(?P<t>\w+)\.(?:Fatal|Error|Fail|Log)\w*\(")
 EQUAL = re.compile(rb"\b(?:assert|require)\.Equal(\()")
 DEEP = re.compile(rb"\s*!\s*reflect\.DeepEqual(\()")

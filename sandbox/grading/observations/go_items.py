@@ -17,7 +17,6 @@ DECLARED = re.compile(rb"[ \t]*(?:var|const|type)\s+(?P<names>\w+(?:\s*,\s*\w+)*
 GROUP = re.compile(rb"[ \t]*(?P<kind>var|const|type)\s*(?P<open>\()")
 SPEC = re.compile(rb"^[ \t]*(?P<names>\w+(?:\s*,\s*\w+)*)(?=[ \t=])", re.MULTILINE)
 GOES_ON = (b"+", b"-", b"*", b"/", b"|", b"&", b",", b"=", b".", b"<", b">")
-DIRECTIVES = re.compile(rb"(?:(?:^|(?<=\n))[ \t]*//go:[^\n]*\n)+\Z")
 BOUND = re.compile(
     rb"\b(?P<names>\w+(?:\s*,\s*\w+)*)\s*:=|\bvar\s+(?P<one>\w+)|[(,]\s*(?P<parameter>\w+)\s+[\w*\[\].]+"
 )
@@ -35,16 +34,19 @@ def items(source: bytes, code: bytes) -> list[Item]:
     heads = list(at_depth_0(KEYWORD, code, 0, len(code)))
     starts = [_with_directives(source, head.start()) for head in heads]
     found: list[Item] = []
-    for head, start, end in zip(heads, starts, [*starts[1:], len(code)], strict=True):
+    for head, start, end in zip(heads, starts, [*starts[1:], len(code)][: len(heads)], strict=True):
         found.extend(replace(item, hands=handed(code[item.start : item.end])) for item in _item(code, head, start, end))
     return found
 
 
 def _with_directives(source: bytes, start: int) -> int:
     """Lines such as `//go:embed` belong to what they stand above."""
-    begin = source.rfind(b"\n\n", 0, start) + 1
-    found = DIRECTIVES.search(source[begin:start])
-    return start if found is None else begin + found.start()
+    while start and source[start - 1 : start] == b"\n":
+        line = source.rfind(b"\n", 0, start - 1) + 1
+        if not source[line:start].lstrip().startswith(b"//go:"):
+            break
+        start = line
+    return start
 
 
 def _item(code: bytes, head: re.Match[bytes], start: int, end: int) -> Iterator[Item]:

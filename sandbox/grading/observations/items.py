@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from sandbox.grading.canaries.insertion import blocks_of
 from sandbox.grading.canaries.scanning import BRACKETS, CLOSED_BY, mask
@@ -77,6 +77,8 @@ class Itemised(Rewriter, Protocol):
 
 Key = tuple[str, int]
 """Path of a file, and the number of an item in it."""
+Name = tuple[Literal["named", "own", "method", "owned"], str | None, bytes]
+"""A use of a name in a scope or in one file: all that it may mean."""
 
 
 class Reached:
@@ -87,9 +89,7 @@ class Reached:
         self._files = {path: text for path, text in files.items() if rewriter.scope(path) is not None}
         self._codes = {path: mask(text, rewriter.syntax).code for path, text in self._files.items()}
         self._items = {path: rewriter.items(path, text, self._codes[path]) for path, text in self._files.items()}
-        self._named: dict[tuple[str | None, bytes], list[Key]] = {}
-        self._methods: dict[tuple[str | None, bytes], list[Key]] = {}
-        self._owned: dict[tuple[str | None, bytes], list[Key]] = {}
+        self._meant: dict[Name, list[Key]] = {}
         self._tests: dict[Key, set[Names]] = {}
         for path, text in self._files.items():
             self._register(path)
@@ -98,55 +98,79 @@ class Reached:
                 number = bisect_right(starts, block.name_start) - 1
                 if number >= 0 and block.name_start < self._items[path][number].end:
                     self._tests.setdefault((path, number), set()).add(block.names)
+        self._uses = {key: self._names_used(*key) for key, _ in self._keys()}
 
     def _register(self, path: str) -> None:
         scope = self._rewriter.scope(path)
         for number, item in enumerate(self._items[path]):
-            for known, names in ((self._named, item.names), (self._methods, item.methods), (self._owned, item.owners)):
-                for name in names:
-                    known.setdefault((scope, name), []).append((path, number))
+            meant: list[Name] = [("named", scope, name) for name in item.names]
+            meant += [("own", path, name) for name in item.names]
+            meant += [("method", scope, name) for name in item.methods]
+            meant += [("owned", scope, name) for name in item.owners]
+            for name in meant:
+                self._meant.setdefault(name, []).append((path, number))
 
     def _keys(self) -> Iterator[tuple[Key, Item]]:
         return (((path, n), item) for path, items in self._items.items() for n, item in enumerate(items))
 
-    def _closure(self, roots: Collection[Key]) -> set[Key]:
-        """`roots` and all that they lead to."""
-        reached, waiting = set(roots), list(roots)
-        while waiting:
-            for other in self._led_to(*waiting.pop()):
-                if other not in reached:
-                    reached.add(other)
-                    waiting.append(other)
-        return reached
-
-    def _led_to(self, path: str, number: int) -> Iterator[Key]:
+    def _names_used(self, path: str, number: int) -> set[Name]:
         item, scope = self._items[path][number], self._rewriter.scope(path)
-        for name in item.names:
-            yield from self._owned.get((scope, name), ())
+        found: set[Name] = {("owned", scope, name) for name in item.names}
         for use in WORD.finditer(self._codes[path], item.start, item.end) if item.leads else ():
             word, before = use["word"], use["before"]
-            yield from self._methods.get((scope, word), ()) if before == b"." else ()
+            if before == b".":
+                found.add(("method", scope, word))
             if (before is None and word in item.bound) or (before == b"." and not word[:1].isupper()):
                 continue
-            found = self._named.get((scope, word), [])
-            own = [key for key in found if key[0] == path and key[1] != number]
-            yield from own if own and before is None and self._rewriter.apart else found
+            own: Name = ("own", path, word)
+            found.add(own if before is None and self._rewriter.apart and own in self._meant else ("named", scope, word))
+        return found & self._meant.keys()
 
-    def _decides(self, key: Key) -> bool:
-        item, scope = self._items[key[0]][key[1]], self._rewriter.scope(key[0])
-        known = (self._named, self._methods)
-        return item.decides or any(all((scope, name) not in names for names in known) for name in item.hands)
+    def _closure(self, roots: Iterable[Key]) -> set[Key]:
+        """`roots` and all that they lead to."""
+        reached: set[Key] = set(roots)
+        waiting, names = list(reached), set[Name]()
+        while waiting:
+            for name in self._uses[waiting.pop()] - names:
+                names.add(name)
+                waiting.extend(key for key in self._meant[name] if key not in reached)
+                reached.update(self._meant[name])
+        return reached
+
+    def _leading_to(self, targets: Iterable[Key]) -> set[Key]:
+        """`targets` and all that leads to them."""
+        users: dict[Name, list[Key]] = {}
+        for key, names in self._uses.items():
+            for name in names:
+                users.setdefault(name, []).append(key)
+        meant_by: dict[Key, list[Name]] = {}
+        for name, keys in self._meant.items():
+            for key in keys:
+                meant_by.setdefault(key, []).append(name)
+        reached: set[Key] = set(targets)
+        waiting, done = list(reached), set[Name]()
+        while waiting:
+            for name in meant_by.get(waiting.pop(), ()):
+                if name not in done:
+                    done.add(name)
+                    waiting.extend(key for key in users.get(name, ()) if key not in reached)
+                    reached.update(users.get(name, ()))
+        return reached
+
+    def _decides(self, key: Key, item: Item) -> bool:
+        scope = self._rewriter.scope(key[0])
+        return item.decides or any(
+            ("named", scope, name) not in self._meant and ("method", scope, name) not in self._meant
+            for name in item.hands
+        )
 
     def deciding(self) -> dict[str, set[Names]]:
         """Tests of each file that decide something themselves, by what they lead to, or beside code that always runs."""
-        poisoned = {
-            self._program(key[0])
-            for key, item in self._keys()
-            if item.stays and item.runs and any(map(self._decides, self._closure([key])))
-        }
+        decide = self._leading_to(key for key, item in self._keys() if self._decides(key, item))
+        poisoned = {self._program(key[0]) for key, item in self._keys() if item.stays and item.runs and key in decide}
         found: dict[str, set[Names]] = {path: set() for path in self._files}
         for key, tests in self._tests.items():
-            if self._program(key[0]) in poisoned or any(map(self._decides, self._closure([key]))):
+            if key in decide or self._program(key[0]) in poisoned:
                 found[key[0]] |= tests
         return found
 
@@ -155,12 +179,11 @@ class Reached:
 
     def only(self, kept: Mapping[str, Collection[Names]]) -> dict[str, bytes]:
         """The files without other tests than `kept` (path → names), and without what only those lead to."""
-        roots = [
+        reached = self._closure(
             key
             for key, item in self._keys()
             if item.stays or any(names in kept.get(key[0], ()) for names in self._tests.get(key, ()))
-        ]
-        reached = self._closure(roots)
+        )
         scopes = set(map(self._rewriter.scope, self._files))
         gone = {scope: self._gone(scope, reached) for scope in scopes}
         made = {}
@@ -174,9 +197,8 @@ class Reached:
         """Names of a scope that nothing declares which is reached."""
         return {
             name
-            for known in (self._named, self._methods)
-            for (where, name), keys in known.items()
-            if where == scope and not any(key in reached for key in keys)
+            for (kind, where, name), keys in self._meant.items()
+            if kind == "named" and where == scope and not any(key in reached for key in keys)
         }
 
 

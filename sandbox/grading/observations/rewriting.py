@@ -17,7 +17,7 @@ from sandbox.grading.observations.javascript import JavaScriptRewriter
 from sandbox.grading.observations.js_first_run import with_first_run
 from sandbox.grading.observations.judge import judge_hit, judge_test
 from sandbox.grading.observations.plan import MAX_DATA, Plan, RunTrial, Trial, observed_verifier
-from sandbox.grading.observations.trimming import SOURCES, trimmed, without_block, without_remarks_of
+from sandbox.grading.observations.trimming import trimmed, without_block, without_remarks_of
 from sandbox.tasks.spec import SuiteVerifier
 
 ROUNDS = 5
@@ -127,9 +127,12 @@ async def _trimmed(rewriter: Itemised, plan: Plan, texts: dict[str, str], run: R
 async def _unneeded(
     rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, trial: Trial, asked: Collection[str], run: RunTrial
 ) -> tuple[str, ...]:
-    """Data files without which these tests still report what they must: work would find there what is withheld."""
-    data = [path for path in sorted(verifier.test_files) if not path.endswith((*SOURCES, *SETTINGS))]
-    if not isinstance(rewriter, Itemised) or not data:
+    """Data files, and packages beside the tests, without which these tests still report what they must: work would find there
+    what is withheld."""
+    if not isinstance(rewriter, Itemised):
+        return ()
+    data = [p for p in sorted(verifier.test_files) if rewriter.scope(p) is None and not p.endswith(SETTINGS)]
+    if not data:
         return ()
     sites = {site.number: site for site in plan.sites}
 

@@ -24,6 +24,8 @@ WORDS = re.compile(rb"[A-Za-z_]\w*")
 MODULES = re.compile(rb"\bmod\s+(\w+)")
 USE = re.compile(rb"(?:\bpub(?:\s*\([^)]*\))?\s+)?\buse\s+(?P<path>[^;]*);")
 LEAF = re.compile(rb"(?P<whole>(?<=[{,\s:])(?P<name>\w+)(?:\s+as\s+\w+)?\s*(?:,|(?=[};])))")
+MAX_DEPTH = 20
+"""Of modules written out in each other."""
 LOCAL = frozenset({b"self", b"super", b"crate"})
 DECLARING = frozenset({b"fn", b"struct", b"enum", b"union", b"mod", b"const", b"static", b"type", b"macro_rules!"})
 TO_SEMICOLON = frozenset({b"const", b"static", b"type", b"use"})
@@ -35,7 +37,7 @@ def in_tests(path: str) -> bool:
 
 def items(path: str, code: bytes) -> list[Item]:
     """Of a file beside the product's own code, only its tests can leave: the rest may be what the product is made of."""
-    found = list(_items(code, 0, len(code)))
+    found = list(_items(code, brackets(code), 0, len(code)))
     if in_tests(path):
         declared = {name for item in found for name in item.names}
         return [_rooted(item, declared) for item in found]
@@ -51,8 +53,7 @@ def _rooted(item: Item, declared: set[bytes]) -> Item:
     return item
 
 
-def _items(code: bytes, start: int, end: int) -> Iterator[Item]:
-    closed = brackets(code)
+def _items(code: bytes, closed: dict[int, int], start: int, end: int, depth: int = 0) -> Iterator[Item]:
     position = start
     while position < end:
         position = _after_attributes(code, closed, position, end, inner=True)
@@ -61,8 +62,8 @@ def _items(code: bytes, start: int, end: int) -> Iterator[Item]:
         if head is None:
             return
         stop, body = _stop(code, closed, head, end)
-        if head["kind"] == b"mod" and body is not None:
-            yield from _items(code, body + 1, stop - 1)
+        if head["kind"] == b"mod" and body is not None and depth < MAX_DEPTH:
+            yield from _items(code, closed, body + 1, stop - 1, depth + 1)
         else:
             yield _item(code, head, position, stop)
         position = stop

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sandbox.grading.canaries.insertion import MAX_SOURCE_BYTES
 from sandbox.grading.observations.deciding import TestFile
-from sandbox.grading.observations.js_first_run import is_alone, without_comments
 from sandbox.grading.observations.helper_files import pruned
+from sandbox.grading.observations.js_first_run import is_alone, without_comments
 from sandbox.grading.observations.statements import statements
 
 HELPERS = {
