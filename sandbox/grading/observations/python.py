@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sandbox.grading.observations.base import Site
 from sandbox.grading.observations.judge import is_tame
 from sandbox.grading.observations.lifting import DEEP, RESIDUAL, SHALLOW, Lifted, is_class_expression, method_condition
+from sandbox.grading.observations.origins import Origin, Origins, Scope, decides_inside, is_factory_call
 from sandbox.grading.observations.parameters import tables
 from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, Names, called, names_in
 
@@ -42,49 +43,70 @@ class Rewritten:
     sites: tuple[Site, ...]
     notes: frozenset[int] = frozenset()
     """Numbers of assertions that are decided inside and whose operands are noted."""
+    shows: frozenset[tuple[str, ...]] = frozenset()
+    """Functions (classes, then their own name) that hold an expectation which cannot be taken away."""
+    providers: frozenset[str] = frozenset()
+    """Where these expectations come from: names of helpers and fixtures, and `.name` for attributes of a class."""
 
 
 def rewrite(
-    path: str, source: str, *, levels: Mapping[int, int], form: Form, first: int = 0, others: Collection[str] = ()
-) -> Rewritten:
+    path: str, source: str, *, levels: Mapping[int, int], form: Form, first: int = 0,
+    others: Mapping[str, str] | None = None,
+) -> Rewritten:  # fmt: skip
     """`source` with each assertion as its level says (default DEEP).
 
-    What only withheld parts used is blanked, except in a record. `others` are the texts of other files, which may import
-    from this one. Raises SyntaxError, ValueError, RecursionError for a file that cannot be read.
+    What only withheld parts used is blanked, except in a record. `others` are the other Python files of the tests (path → text),
+    which may import from this one. Raises SyntaxError, ValueError, RecursionError for a file that cannot be read.
     """
     tree = ast.parse(source)
     module = Module(tree)
-    writer = _Writer(path, module, tree, levels, form, first)
+    _drop_labels(tree)
+    origins = Origins(copy.deepcopy(tree), others)
+    writer = _Writer(path, module, tree, levels, form, first, origins)
     tree = writer.visit(tree)
     if form != "record":
         _strip(tree)
-        _blank(tree, module, writer, others)
+        _blank(tree, module, writer, list((others or {}).values()))
+        _mark_beside(writer)
     ast.fix_missing_locations(tree)
-    return Rewritten(ast.unparse(tree) + "\n", tuple(writer.sites), frozenset(writer.notes))
+    return Rewritten(
+        ast.unparse(tree) + "\n", tuple(writer.sites), frozenset(writer.notes), frozenset(writer.shows),
+        frozenset(writer.providers),
+    )  # fmt: skip
 
 
 class _Writer(ast.NodeTransformer):
     """Replaces assertions inside functions, in text order."""
 
     def __init__(
-        self, path: str, module: Module, tree: ast.Module, levels: Mapping[int, int], form: Form, first: int
-    ) -> None:
+        self, path: str, module: Module, tree: ast.Module, levels: Mapping[int, int], form: Form, first: int,
+        origins: Origins,
+    ) -> None:  # fmt: skip
         self.path, self.module, self.tree, self.levels, self.form = path, module, tree, levels, form
+        self.origins = origins
+        self.shows: set[tuple[str, ...]] = set()
+        self.providers: set[str] = set()
+        self.withheld: dict[int, tuple[Function, set[str]]] = {}
+        """Site → its outermost function, and the names in what it withholds."""
         self.record = form == "record"
         self.notes: set[int] = set()
         self.next = first
         self.sites: list[Site] = []
-        self.scopes: list[tuple[Function, Local]] = []
+        self.scopes: list[tuple[Function, Local, Scope]] = []
         """Each outermost function that holds a site, with its names."""
         self._where: list[str] = []
         self._function: Function | None = None
         self._names: Names = module
+        self._scope: Scope = origins.module
+        self._class: ast.ClassDef | None = None
         self._repeats = 0
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        outer, self._class = self._class, copy.deepcopy(node)
         self._where.append(node.name)
         self.generic_visit(node)
         self._where.pop()
+        self._class = outer
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -101,15 +123,15 @@ class _Writer(ast.NodeTransformer):
             return node
         _drop_ids(node)
         local = Local(node, self.module, tables(node, self.module, self.tree))
-        self.scopes.append((node, local))
-        self._function, self._names = node, local
+        self._function, self._names, self._scope = node, local, self.origins.scope(node, self._class)
+        self.scopes.append((node, local, self._scope))
         self._where.append(node.name)
         helper = not node.name.startswith("test") or any(called(d) == "given" for d in node.decorator_list)
         self._repeats += helper
         node.body = self._visit_body(node.body)
         self._repeats -= helper
         self._where.pop()
-        self._function, self._names = None, self.module
+        self._function, self._names, self._scope = None, self.module, self.origins.module
         return node
 
     def _visit_body(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -176,10 +198,42 @@ class _Writer(ast.NodeTransformer):
         leaves = [node for leaf, node in zip(lifted.leaves, lifted.originals, strict=True) if leaf.observed]
         self.notes.add(number)
         if self.form == "blank":
+            leaves = self._without_expectations(leaves)
             if any(_holds(leaf, DIRECT) for leaf in leaves):
                 return [ast.Expr(_note(number, leaf)) for leaf in leaves] or [ast.Pass()]
             return [ast.Expr(ast.Call(ast.Name(BLANK, ast.Load()), [ast.Constant(number), *map(_later, leaves)], []))]
         return [_Noting(number, leaves).visit(statement)]
+
+    def _without_expectations(self, leaves: list[ast.expr]) -> list[ast.expr]:
+        """Operands that the product computes, beside those that the test expects of it."""
+        origins = [self.origins.of(leaf, self._scope) for leaf in leaves]
+        if Origin.COMPUTED not in origins:
+            return leaves
+        expected = [leaf for leaf, origin in zip(leaves, origins, strict=True) if origin < Origin.COMPUTED]
+        computed = [leaf for leaf, origin in zip(leaves, origins, strict=True) if origin is Origin.COMPUTED]
+        if not expected and len(computed) > 1 and is_factory_call(self.origins, computed[-1], self._scope):
+            if any(is_factory_call(self.origins, leaf, self._scope) for leaf in computed[:-1]):
+                self.shows.add(tuple(self._where))  # nothing tells which of them is expected
+            computed = computed[:-1]
+        behind = {name for leaf in expected for name in self.origins.behind(leaf, self._scope)}
+        if behind:
+            self._show(behind)
+        return computed
+
+    def _show(self, providers: set[str]) -> None:
+        self.shows.add(tuple(self._where))
+        self.providers |= providers
+
+    def _look(self, lifted: Lifted, condition: ast.expr) -> None:
+        """Note a function that has to hold an expectation beside what it reports."""
+        observed = [node for leaf, node in zip(lifted.leaves, lifted.originals, strict=True) if leaf.observed]
+        origins = [self.origins.of(node, self._scope) for node in observed]
+        if Origin.COMPUTED in origins and min(origins) < Origin.COMPUTED:
+            expected = [node for node, origin in zip(observed, origins, strict=True) if origin < Origin.COMPUTED]
+            self._show({name for node in expected for name in self.origins.behind(node, self._scope)})
+        truth = isinstance(condition, ast.Name | ast.UnaryOp) and len(observed) == 1
+        if truth and decides_inside(self.origins, observed[0], self._scope):
+            self.shows.add(tuple(self._where))
 
     def visit_With(self, node: ast.With) -> ast.AST:
         made = self._raises_block(node)
@@ -210,6 +264,10 @@ class _Writer(ast.NodeTransformer):
             leaves=tuple(lifted.leaves), repeats=self._repeats > 0,
         )  # fmt: skip
         self.sites.append(site)
+        self._look(lifted, condition)
+        kept_back = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if not leaf.observed]
+        names = {name for node in kept_back for name in names_in(node) if self._names.binding_of(name) is not None}
+        self.withheld[number] = (self._function, names)
         given = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if leaf.observed or self.record]
         return number, _report(number, given)
 
@@ -319,6 +377,26 @@ def _conjuncts(test: ast.expr) -> list[ast.expr]:
     return [test]
 
 
+def _drop_labels(tree: ast.Module) -> None:
+    """`subTest(net=1, gross=2)` names a case for people, and often holds what is expected: nothing of it is delivered."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        receiver = getattr(node.func.value, "id", "")
+        if (node.func.attr == "subTest" or (node.func.attr == "test" and receiver == "subtests")) and not _holds(
+            node, (*DIRECT, *FORBIDDEN)
+        ):
+            node.args, node.keywords = [], []
+
+
+def _mark_beside(writer: _Writer) -> None:
+    """Mark sites whose expectation has a name that the delivered function still loads: its frame holds the value."""
+    for index, site in enumerate(writer.sites):
+        function, names = writer.withheld.get(site.number, (None, set[str]()))
+        if function is not None and names & set(names_in_body(function)):
+            writer.sites[index] = site.model_copy(update={"beside": True})
+
+
 def _drop_ids(function: Function) -> None:
     """Ids of rows are names for people, and are often made of what is expected."""
     for decorator in function.decorator_list:
@@ -339,15 +417,16 @@ def _strip(tree: ast.Module) -> None:
             node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
 
 
-def _blank(tree: ast.Module, module: Module, writer: _Writer, others: Collection[str]) -> None:
+def _blank(tree: ast.Module, module: Module, writer: _Writer, others: Sequence[str]) -> None:
     """Put None in place of values that nothing in the delivered file uses any more."""
     changed = True
     while changed:
         changed = False
-        for function, local in writer.scopes:
+        for function, local, scope in writer.scopes:
             used = set(names_in_body(function))
             for name, binding in local.bindings.items():
-                if name not in used and local.is_pure(name):
+                spared = writer.form == "blank" and scope.sources.get(name) and _is_expected(writer, name, scope)
+                if name not in used and (local.is_pure(name) or spared):
                     changed |= _clear(binding)
         used = set(names_in(tree))
         for name, binding in module.bindings.items():
@@ -359,6 +438,11 @@ def _blank(tree: ast.Module, module: Module, writer: _Writer, others: Collection
             elsewhere = {part for node in tree.body if node is not function for part in names_in(node)}
             if name not in elsewhere and not imported and module.is_helper(name, module.bindings[name]):
                 changed |= _emptied(function)
+
+
+def _is_expected(writer: _Writer, name: str, scope: Scope) -> bool:
+    """Whether a name that nothing uses any more stood for what a test expects."""
+    return writer.origins.of_name(name, scope) < Origin.COMPUTED
 
 
 def _emptied(function: ast.FunctionDef) -> bool:

@@ -1,0 +1,389 @@
+"""Where the value of an expression in a Python test comes from: the tests themselves, or the product.
+
+An assertion compares what the product computes with what the test expects. Where the expectation has to stay in the sandbox,
+because it is an object of the product or stands in a helper file, `Origins` tells which side it is. The answer only decides what
+the first run may hold (`isolation.py`), so names that cannot be followed count as computed by the product.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import PurePosixPath
+
+from sandbox.grading.observations.parameters import parameter_names
+from sandbox.grading.observations.purity import Function, called
+
+MAX_DEPTH = 40
+MAX_HELPER_BYTES = 200_000
+CONTAINERS = frozenset({"list", "tuple", "set", "frozenset", "dict", "sorted"})
+
+
+class Origin(IntEnum):
+    """Ordered: an expression has the highest origin of its parts."""
+
+    OWN = 0
+    """The tests alone: literals, tables, helpers that use nothing of the product."""
+    MADE = 1
+    """An object of the product that is made of such values: `Price(119)`."""
+    COMPUTED = 2
+    """What the product computes, and whatever is not known."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """A function or module with the expressions that its names are bound to."""
+
+    node: ast.Module | Function
+    outer: Scope | None = None
+    class_: ast.ClassDef | None = None
+    sources: dict[str, list[ast.expr]] = field(default_factory=dict)
+    parameters: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()
+    """Names that a call gets as arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    module: str
+    name: str = ""
+
+
+class Origins:
+    """Of the expressions of one test file. `helpers` are the other Python files of the tests: path → text."""
+
+    def __init__(self, tree: ast.Module, helpers: Mapping[str, str] | None = None) -> None:
+        self.tree = tree
+        self.helpers = helpers or {}
+        self.module = _scope(tree, None, None)
+        self.functions = {node.name: node for node in tree.body if isinstance(node, Function)}
+        self.imports = dict(_imports(tree))
+        self._files: dict[str, Origins | None] = {}
+        self._busy: set[tuple[int, str]] = set()
+
+    def scope(self, function: Function, class_: ast.ClassDef | None = None) -> Scope:
+        return _scope(function, self.module, class_)
+
+    def of(self, node: ast.AST, scope: Scope, depth: int = 0) -> Origin:
+        """The origin of an expression."""
+        if depth > MAX_DEPTH:
+            return Origin.COMPUTED
+        match node:
+            case ast.Constant():
+                return Origin.OWN
+            case ast.Name(id=name):
+                return self.of_name(name, scope, depth)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=attr):
+                return self._of_attribute(attr, scope, depth)
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if (file := self._file_of(name)) is not None:
+                return file.of_name(attr, file.module, depth + 1)
+            case ast.Attribute(value=value):
+                return _used(self.of(value, scope, depth + 1))
+            case ast.Call():
+                return self._of_call(node, scope, depth)
+            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp() | ast.Starred() | ast.keyword():
+                return self._highest(ast.iter_child_nodes(node), scope, depth)
+            case ast.comprehension(iter=value):
+                return self.of(value, scope, depth + 1)
+        return _used(self._highest(ast.iter_child_nodes(node), scope, depth))
+
+    def of_name(self, name: str, scope: Scope, depth: int = 0) -> Origin:
+        key = (id(scope.node), name)
+        if key in self._busy:
+            return Origin.OWN  # a name that depends on itself
+        self._busy.add(key)
+        try:
+            return self._of_name(name, scope, depth + 1)
+        finally:
+            self._busy.discard(key)
+
+    def _of_name(self, name: str, scope: Scope, depth: int) -> Origin:
+        if name in scope.passed and name in scope.sources and not isinstance(scope.node, ast.Module):
+            return Origin.COMPUTED  # an input, which the product may change
+        if name in scope.sources:
+            return self._highest(scope.sources[name], scope, depth)
+        if name in scope.parameters:
+            return self._of_fixture(name, depth) if _is_given_fixtures(scope.node) else Origin.OWN  # its caller's
+        if scope.outer is not None:
+            return self.of_name(name, scope.outer, depth)
+        if name in self.imports:
+            file = self._file_of(name)
+            if file is not None:
+                return file.of_name(self.imports[name].name, file.module, depth)
+            return Origin.OWN if _is_standard(self.imports[name].module) else Origin.COMPUTED
+        if name in self.functions:
+            return self._of_function(self.functions[name], scope, depth)
+        return Origin.OWN if hasattr(builtins, name) else Origin.COMPUTED
+
+    def _of_call(self, call: ast.Call, scope: Scope, depth: int) -> Origin:
+        given = self._highest([*call.args, *call.keywords], scope, depth)
+        match call.func:
+            case ast.Attribute(value=ast.Name(id="self"), attr=attr):
+                method = _method(scope.class_, attr)
+                return max(given, Origin.COMPUTED if method is None else self._of_function(method, scope, depth))
+            case ast.Name(id=name) if self._is_builtin(name, scope):
+                return given if name in CONTAINERS else _used(given)
+            case ast.Name(id=name) if name in self.functions and name not in scope.sources:
+                return max(_used(given), self._of_function(self.functions[name], scope, depth))
+        callee = self.of(call.func, scope, depth + 1)
+        if callee is Origin.OWN:
+            return _used(given)
+        if called(call)[:1].isupper():
+            return max(Origin.MADE, given)
+        return Origin.COMPUTED
+
+    def _of_function(self, function: Function, scope: Scope, depth: int) -> Origin:
+        """What calls of a function of the tests return, whose arguments the caller looks at."""
+        inner = _scope(function, self.module, scope.class_)
+        inner.parameters = frozenset()
+        for argument in _arguments(function):
+            inner.sources.setdefault(argument, [ast.Constant(None)])
+        results = [
+            node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Return | ast.Yield) and node.value is not None
+        ]
+        return self._highest(results, inner, depth)
+
+    def _of_fixture(self, name: str, depth: int) -> Origin:
+        if name in self.functions:
+            return self._of_function(self.functions[name], self.module, depth)
+        for path in self.helpers:
+            file = self._file(path) if PurePosixPath(path).name == "conftest.py" else None
+            if file is not None and name in file.functions:
+                return file._of_function(file.functions[name], file.module, depth)
+        return Origin.COMPUTED
+
+    def _of_attribute(self, attr: str, scope: Scope, depth: int) -> Origin:
+        """`self.attr`: what the class of the test, or a method of it, puts there."""
+        if scope.class_ is None:
+            return Origin.COMPUTED
+        found = list(_attribute_sources(scope.class_, attr))
+        if not found:
+            return Origin.COMPUTED
+        scopes = [self.module if method is None else _scope(method, self.module, scope.class_) for method, _ in found]
+        return max(self.of(value, inner, depth + 1) for inner, (_, value) in zip(scopes, found, strict=True))
+
+    def _highest(self, nodes: Iterable[ast.AST], scope: Scope, depth: int) -> Origin:
+        parts = [node for node in nodes if isinstance(node, ast.expr | ast.keyword | ast.comprehension)]
+        return max((self.of(node, scope, depth + 1) for node in parts), default=Origin.OWN)
+
+    def behind(self, node: ast.AST, scope: Scope) -> set[str]:
+        """Names outside the function that an expression comes from: helpers, fixtures, `.attribute` of the test's class."""
+        found: set[str] = set()
+        waiting, seen = [node], set[str]()
+        while waiting:
+            for part in ast.walk(waiting.pop()):
+                if isinstance(part, ast.Attribute) and _is_self(part.value):
+                    found.add("." + part.attr)
+                elif isinstance(part, ast.Name) and part.id not in seen:
+                    seen.add(part.id)
+                    waiting += scope.sources.get(part.id, ())
+                    known = part.id in self.functions or self._file_of(part.id) is not None
+                    if known or part.id in scope.parameters:
+                        found.add(part.id)
+        return found - {"self", "cls"}
+
+    def _is_builtin(self, name: str, scope: Scope) -> bool:
+        return (
+            hasattr(builtins, name)
+            and name not in scope.sources
+            and name not in self.module.sources
+            and name not in self.imports
+            and name not in self.functions
+        )
+
+    def _file_of(self, name: str) -> Origins | None:
+        """The helper file that an imported name comes from, or is."""
+        found = self.imports.get(name)
+        path = None if found is None else helper_path(found.module, found.name, self.helpers)
+        return None if path is None else self._file(path)
+
+    def _file(self, path: str) -> Origins | None:
+        if path not in self._files:
+            self._files[path] = None  # files that import each other
+            text = self.helpers[path]
+            try:
+                tree = ast.parse(text) if len(text) <= MAX_HELPER_BYTES else None
+            except (SyntaxError, ValueError, RecursionError):
+                tree = None
+            if tree is not None:
+                self._files[path] = Origins(tree, {other: t for other, t in self.helpers.items() if other != path})
+        return self._files[path]
+
+
+def decides_inside(origins: Origins, node: ast.expr, scope: Scope, depth: int = 0) -> bool:
+    """Whether an expression whose truth is asserted compares something computed with what is expected, as
+    `with_tax(price).equals(Price(119))` does: it shows the expectation and tells the truth alone."""
+    for part in ast.walk(node):
+        operands: list[ast.expr] = []
+        match part:
+            case ast.Compare(left=left, comparators=others):
+                operands = [left, *others]
+            case ast.Call(func=ast.Attribute(value=value), args=args):
+                operands = [value, *args]
+            case ast.Call(args=args):
+                operands = list(args)
+            case ast.Name(id=name) if depth < 3:
+                if any(decides_inside(origins, source, scope, depth + 1) for source in scope.sources.get(name, ())):
+                    return True
+        if len(operands) > 1 and _contrast(origins, operands, scope, isinstance(part, ast.Compare)):
+            return True
+    return False
+
+
+def _contrast(origins: Origins, operands: list[ast.expr], scope: Scope, compares: bool) -> bool:
+    found = [(origins.of(operand, scope), operand) for operand in operands]
+    computed = [operand for origin, operand in found if origin is Origin.COMPUTED]
+    if not computed:
+        return False
+    if any(origin is Origin.MADE for origin, _ in found):
+        return True
+    plain = [operand for origin, operand in found if origin is Origin.OWN and not _is_truth(operand)]
+    return bool(plain) and (compares or any(isinstance(operand, ast.Call) for operand in computed))
+
+
+def _is_truth(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (None, True, False, "", 0)
+
+
+def is_factory_call(origins: Origins, node: ast.expr, scope: Scope) -> bool:
+    """`price(119)`: a call of the product with nothing but values of the tests."""
+    if not isinstance(node, ast.Call) or not (node.args or node.keywords) or isinstance(node.func, ast.Attribute):
+        return False
+    return all(origins.of(part, scope) is Origin.OWN for part in (*node.args, *node.keywords))
+
+
+def helper_path(module: str, name: str, helpers: Mapping[str, str]) -> str | None:
+    """The file of the tests that `from module import name` reads, by the end of its path."""
+    for dotted in (module, f"{module}.{name}".strip(".")):
+        tail = dotted.strip(".").replace(".", "/")
+        for path in helpers:
+            stem = path.removesuffix(".py").removesuffix("/__init__")
+            if tail and path.endswith(".py") and (stem == tail or stem.endswith("/" + tail)):
+                return path
+    return None
+
+
+def _used(origin: Origin) -> Origin:
+    """Of something that is computed from a value: an object of the product computes it."""
+    return Origin.OWN if origin is Origin.OWN else Origin.COMPUTED
+
+
+def _is_standard(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names or module.partition(".")[0] in ("pytest", "_pytest")
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, Import]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                yield name, Import(alias.name if alias.asname else name)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield alias.asname or alias.name, Import("." * node.level + (node.module or ""), alias.name)
+
+
+def _scope(node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDef | None) -> Scope:
+    scope = Scope(node, outer, class_)
+    statements = list(_module_level(node)) if isinstance(node, ast.Module) else list(ast.walk(node))
+    for target, value in (pair for statement in statements for pair in _bound(statement)):
+        for part in ast.walk(target):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                scope.sources.setdefault(part.id, []).append(value)
+    if not isinstance(node, ast.Module):
+        for names, table in _tables(node):
+            for name in names:
+                scope.sources.setdefault(name, []).append(table)
+        scope.parameters = frozenset(_arguments(node)) - scope.sources.keys()
+        scope.passed = frozenset(_passed(node))
+    return scope
+
+
+def _is_given_fixtures(node: ast.AST) -> bool:
+    """Whether pytest calls a function: a test or a fixture."""
+    if not isinstance(node, Function):
+        return False
+    return node.name.startswith("test") or any(
+        called(d) == "fixture" or _last(d) == "fixture" for d in node.decorator_list
+    )
+
+
+def _last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
+    for statement in tree.body:
+        if not isinstance(statement, Function | ast.ClassDef):
+            yield from ast.walk(statement)
+
+
+def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            yield from ((target, value) for target in targets)
+        case ast.AnnAssign(target=target, value=value) if value is not None:
+            yield target, value
+        case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
+            yield target, value
+        case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
+            yield target, value
+        case ast.comprehension(target=target, iter=value):
+            yield target, value
+        case ast.withitem(context_expr=value, optional_vars=target) if target is not None:
+            yield target, ast.Call(ast.Name("?", ast.Load()), [value], [])
+        case ast.ExceptHandler(name=name) if name:
+            yield ast.Name(name, ast.Store()), ast.Name("?", ast.Load())
+
+
+def _tables(function: Function) -> Iterator[tuple[list[str], ast.expr]]:
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and called(decorator) == "parametrize" and len(decorator.args) >= 2:
+            yield parameter_names(decorator.args[0]) or [], decorator.args[1]
+
+
+def _arguments(function: Function) -> list[str]:
+    given = function.args
+    extra = [argument for argument in (given.vararg, given.kwarg) if argument is not None]
+    return [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, *extra)]
+
+
+def _passed(function: Function) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            name = called(node)
+            if name.startswith("assert") or hasattr(builtins, name) or name in ("approx", "raises", "subTest"):
+                continue
+            if name[:1] != "_" and not name.lower().startswith(("check", "verify", "expect", "compare", "ensure")):
+                for part in (*node.args, *(word.value for word in node.keywords)):
+                    yield from (inner.id for inner in ast.walk(part) if isinstance(inner, ast.Name))
+
+
+def _method(class_: ast.ClassDef | None, name: str) -> Function | None:
+    if class_ is None:
+        return None
+    return next((node for node in class_.body if isinstance(node, Function) and node.name == name), None)
+
+
+def _attribute_sources(class_: ast.ClassDef, attr: str) -> Iterator[tuple[Function | None, ast.expr]]:
+    for statement in class_.body:
+        if isinstance(statement, Function):
+            for node in ast.walk(statement):
+                for target, value in _bound(node):
+                    for part in ast.walk(target):
+                        if isinstance(part, ast.Attribute) and part.attr == attr and _is_self(part.value):
+                            yield statement, value
+        else:
+            for target, value in _bound(statement):
+                if isinstance(target, ast.Name) and target.id == attr:
+                    yield None, value
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
