@@ -197,8 +197,8 @@ class _Writer(ast.NodeTransformer):
             lifted.lift(part.value if isinstance(part, ast.Starred) else part)
         leaves = [node for leaf, node in zip(lifted.leaves, lifted.originals, strict=True) if leaf.observed]
         self.notes.add(number)
+        leaves = self._without_expectations(leaves)
         if self.form == "blank":
-            leaves = self._without_expectations(leaves)
             if any(_holds(leaf, DIRECT) for leaf in leaves):
                 return [ast.Expr(_note(number, leaf)) for leaf in leaves] or [ast.Pass()]
             return [ast.Expr(ast.Call(ast.Name(BLANK, ast.Load()), [ast.Constant(number), *map(_later, leaves)], []))]

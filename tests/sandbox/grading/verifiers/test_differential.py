@@ -119,7 +119,7 @@ async def test_right_work_passes_and_is_noted(judge, points, environments):
     assert report.verdict is Verdict.PASSED and report.findings == (), report
     pool = PoolStore(environments.root).load(points.bundle_hash)
     assert pool is not None and pool.plan is not None
-    assert (len(pool.plan.notes), pool.plan.residual, pool.plan.unsteady) == (5, 4, {})
+    assert (len(pool.plan.notes), pool.plan.residual, pool.plan.unsteady) == (5, 5, {})
     assert {sibling.names[-1] for sibling in pool.siblings} == {"test_added", "test_zero", "test_three", "test_parts"}
 
 
