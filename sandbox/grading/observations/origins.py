@@ -61,6 +61,7 @@ class Origins:
         self.helpers = helpers or {}
         self.module = _scope(tree, None, None)
         self.functions = {node.name: node for node in tree.body if isinstance(node, Function)}
+        self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.imports = dict(_imports(tree))
         self._files: dict[str, Origins | None] = {}
         self._busy: set[tuple[int, str]] = set()
@@ -102,7 +103,7 @@ class Origins:
             self._busy.discard(key)
 
     def _of_name(self, name: str, scope: Scope, depth: int) -> Origin:
-        if name in scope.passed and name in scope.sources and not isinstance(scope.node, ast.Module):
+        if name in scope.passed and (name in scope.sources or name in scope.parameters):
             return Origin.COMPUTED  # an input, which the product may change
         if name in scope.sources:
             return self._highest(scope.sources[name], scope, depth)
@@ -117,7 +118,18 @@ class Origins:
             return Origin.OWN if _is_standard(self.imports[name].module) else Origin.COMPUTED
         if name in self.functions:
             return self._of_function(self.functions[name], scope, depth)
+        if name in self.classes:
+            return self._of_class(self.classes[name], depth)
         return Origin.OWN if hasattr(builtins, name) else Origin.COMPUTED
+
+    def _of_class(self, class_: ast.ClassDef, depth: int) -> Origin:
+        """A class of the tests: their own where nothing in it names the product."""
+        names = {node.id for node in ast.walk(class_) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        outside = [
+            name for name in names if name in self.imports or name in self.module.sources or name in self.classes
+        ]
+        found = max((self.of_name(name, self.module, depth) for name in outside), default=Origin.OWN)
+        return _used(found)
 
     def _of_call(self, call: ast.Call, scope: Scope, depth: int) -> Origin:
         given = self._highest([*call.args, *call.keywords], scope, depth)
@@ -251,11 +263,24 @@ def _is_truth(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in (None, True, False, "", 0)
 
 
-def is_factory_call(origins: Origins, node: ast.expr, scope: Scope) -> bool:
-    """`price(119)`: a call of the product with nothing but values of the tests."""
-    if not isinstance(node, ast.Call) or not (node.args or node.keywords) or isinstance(node.func, ast.Attribute):
+def is_closed(origins: Origins, node: ast.expr, scope: Scope, depth: int = 0) -> bool:
+    """Whether the product computes an expression of nothing but what the test writes out: `price(119)`, `Price(100) * 2`."""
+    if depth > 3 or not any(isinstance(part, ast.Constant | ast.Name) for part in ast.walk(node)):
         return False
-    return all(origins.of(part, scope) is Origin.OWN for part in (*node.args, *node.keywords))
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id in scope.sources:
+            if not all(is_closed(origins, source, scope, depth + 1) for source in scope.sources[part.id]):
+                return False
+        elif isinstance(part, ast.Name) and part.id in scope.parameters:
+            return False
+    return depth > 0 or any(isinstance(part, ast.Constant) for part in ast.walk(node)) or isinstance(node, ast.Name)
+
+
+def is_of_made(origins: Origins, node: ast.expr, scope: Scope) -> bool:
+    """Whether an expression is computed of an object that the test writes out: `str(Price(119))`."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call) and called(part)[:1].isupper()]
+    made = any(origins.of(call, scope) is Origin.MADE and (call.args or call.keywords) for call in calls)
+    return made and is_closed(origins, node, scope)
 
 
 def helper_path(module: str, name: str, helpers: Mapping[str, str]) -> str | None:
@@ -337,7 +362,7 @@ def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         case ast.comprehension(target=target, iter=value):
             yield target, value
         case ast.withitem(context_expr=value, optional_vars=target) if target is not None:
-            yield target, ast.Call(ast.Name("?", ast.Load()), [value], [])
+            yield target, value
         case ast.ExceptHandler(name=name) if name:
             yield ast.Name(name, ast.Store()), ast.Name("?", ast.Load())
 
@@ -362,7 +387,19 @@ def _passed(function: Function) -> Iterator[str]:
                 continue
             if name[:1] != "_" and not name.lower().startswith(("check", "verify", "expect", "compare", "ensure")):
                 for part in (*node.args, *(word.value for word in node.keywords)):
-                    yield from (inner.id for inner in ast.walk(part) if isinstance(inner, ast.Name))
+                    yield from _whole(part)
+
+
+def _whole(node: ast.expr) -> Iterator[str]:
+    """Names that are passed as they are; of `f(case.net)` only a part of `case` is."""
+    match node:
+        case ast.Name(id=name):
+            yield name
+        case ast.Starred(value=value):
+            yield from _whole(value)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts) | ast.Dict(values=parts):
+            for part in parts:
+                yield from _whole(part)
 
 
 def _method(class_: ast.ClassDef | None, name: str) -> Function | None:

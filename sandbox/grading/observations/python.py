@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sandbox.grading.observations.base import Site
 from sandbox.grading.observations.judge import is_tame
 from sandbox.grading.observations.lifting import DEEP, RESIDUAL, SHALLOW, Lifted, is_class_expression, method_condition
-from sandbox.grading.observations.origins import Origin, Origins, Scope, decides_inside, is_factory_call
+from sandbox.grading.observations.origins import Origin, Origins, Scope, decides_inside, is_closed, is_of_made
 from sandbox.grading.observations.parameters import tables
 from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, Names, called, names_in
 
@@ -211,9 +211,11 @@ class _Writer(ast.NodeTransformer):
             return leaves
         expected = [leaf for leaf, origin in zip(leaves, origins, strict=True) if origin < Origin.COMPUTED]
         computed = [leaf for leaf, origin in zip(leaves, origins, strict=True) if origin is Origin.COMPUTED]
-        if not expected and len(computed) > 1 and is_factory_call(self.origins, computed[-1], self._scope):
-            if any(is_factory_call(self.origins, leaf, self._scope) for leaf in computed[:-1]):
-                self.shows.add(tuple(self._where))  # nothing tells which of them is expected
+        if not expected and len(computed) > 1 and is_closed(self.origins, computed[-1], self._scope):
+            if any(name in self._scope.sources for name in names_in(computed[-1])) or any(
+                is_closed(self.origins, leaf, self._scope) for leaf in computed[:-1]
+            ):
+                self.shows.add(tuple(self._where))  # nothing tells which of them is expected, or its name keeps it
             computed = computed[:-1]
         behind = {name for leaf in expected for name in self.origins.behind(leaf, self._scope)}
         if behind:
@@ -231,6 +233,8 @@ class _Writer(ast.NodeTransformer):
         if Origin.COMPUTED in origins and min(origins) < Origin.COMPUTED:
             expected = [node for node, origin in zip(observed, origins, strict=True) if origin < Origin.COMPUTED]
             self._show({name for node in expected for name in self.origins.behind(node, self._scope)})
+        elif len(observed) > 1 and is_of_made(self.origins, observed[-1], self._scope):
+            self.shows.add(tuple(self._where))
         truth = isinstance(condition, ast.Name | ast.UnaryOp) and len(observed) == 1
         if truth and decides_inside(self.origins, observed[0], self._scope):
             self.shows.add(tuple(self._where))
