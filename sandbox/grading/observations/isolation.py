@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -224,7 +224,8 @@ def _prune(trees: Mapping[str, ast.Module], helpers: Mapping[str, str], tainted:
         changed = False
         texts = {path: ast.unparse(tree) for path, tree in trees.items()}
         for path, tree in trees.items():
-            others = "\n".join([*(text for other, text in texts.items() if other != path), *helpers.values()])
+            stem = re.compile(rf"\b{re.escape(PurePosixPath(path).stem)}\b")
+            others = [text for other, text in {**helpers, **texts}.items() if other != path and stem.search(text)]
             for node in list(tree.body):
                 rest = {name for child in tree.body if child is not node for name in _mentions(child)}
                 if not _stays(node, _Needed(rest, others, tainted), helpers):
@@ -234,15 +235,15 @@ def _prune(trees: Mapping[str, ast.Module], helpers: Mapping[str, str], tainted:
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """Names that the rest of a module uses, or that occur in other files, which may import them."""
+    """Names that the rest of a module uses, or that occur in files which name the module, as those that import them do."""
 
     rest: set[str]
-    others: str
+    others: Sequence[str]
     tainted: Collection[str]
 
     def has(self, name: str) -> bool:
-        elsewhere = name not in self.tainted and re.search(rf"\b{re.escape(name)}\b", self.others) is not None
-        return name in self.rest or elsewhere
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        return name in self.rest or (name not in self.tainted and any(map(word.search, self.others)))
 
 
 def _stays(node: ast.stmt, needed: _Needed, helpers: Mapping[str, str]) -> bool:

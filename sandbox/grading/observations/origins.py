@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import PurePosixPath
@@ -59,15 +59,21 @@ class Origins:
     def __init__(self, tree: ast.Module, helpers: Mapping[str, str] | None = None) -> None:
         self.tree = tree
         self.helpers = helpers or {}
-        self.module = _scope(tree, None, None)
+        self.standard: frozenset[str] = frozenset()
+        """Names of the standard library that the file imports."""
+        self.module = self._scope_of(tree, None, None)
         self.functions = {node.name: node for node in tree.body if isinstance(node, Function)}
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.imports = dict(_imports(tree))
+        self.standard = frozenset(name for name, found in self.imports.items() if _is_standard(found.module))
         self._files: dict[str, Origins | None] = {}
         self._busy: set[tuple[int, str]] = set()
 
     def scope(self, function: Function, class_: ast.ClassDef | None = None) -> Scope:
-        return _scope(function, self.module, class_)
+        return self._scope_of(function, self.module, class_)
+
+    def _scope_of(self, node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDef | None) -> Scope:
+        return _scope(node, outer, class_, self.standard)
 
     def of(self, node: ast.AST, scope: Scope, depth: int = 0) -> Origin:
         """The origin of an expression."""
@@ -150,7 +156,7 @@ class Origins:
 
     def _of_function(self, function: Function, scope: Scope, depth: int) -> Origin:
         """What calls of a function of the tests return, whose arguments the caller looks at."""
-        inner = _scope(function, self.module, scope.class_)
+        inner = self._scope_of(function, self.module, scope.class_)
         inner.parameters = frozenset()
         for argument in _arguments(function):
             inner.sources.setdefault(argument, [ast.Constant(None)])
@@ -177,7 +183,9 @@ class Origins:
         found = list(_attribute_sources(scope.class_, attr))
         if not found:
             return Origin.COMPUTED
-        scopes = [self.module if method is None else _scope(method, self.module, scope.class_) for method, _ in found]
+        scopes = [
+            self.module if method is None else self._scope_of(method, self.module, scope.class_) for method, _ in found
+        ]
         return max(self.of(value, inner, depth + 1) for inner, (_, value) in zip(scopes, found, strict=True))
 
     def _highest(self, nodes: Iterable[ast.AST], scope: Scope, depth: int) -> Origin:
@@ -195,8 +203,8 @@ class Origins:
                 elif isinstance(part, ast.Name) and part.id not in seen:
                     seen.add(part.id)
                     waiting += scope.sources.get(part.id, ())
-                    known = part.id in self.functions or self._file_of(part.id) is not None
-                    if known or part.id in scope.parameters:
+                    given = part.id in scope.parameters and _is_given_fixtures(scope.node)
+                    if given or part.id in self.functions or self._file_of(part.id) is not None:
                         found.add(part.id)
         return found - {"self", "cls"}
 
@@ -283,6 +291,24 @@ def is_of_made(origins: Origins, node: ast.expr, scope: Scope) -> bool:
     return made and is_closed(origins, node, scope)
 
 
+def inputs(origins: Origins, function: Function, scope: Scope) -> set[str]:
+    """Names in what calls of the product get, and in what these names are made of."""
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call) or called(node).startswith(("_oc_", "assert")):
+            continue
+        if origins.of(node.func, scope) is not Origin.OWN:
+            given = [*node.args, *(word.value for word in node.keywords)]
+            found |= {part.id for each in given for part in ast.walk(each) if isinstance(part, ast.Name)}
+    waiting = list(found)
+    while waiting:
+        for source in scope.sources.get(waiting.pop(), ()):
+            new = {part.id for part in ast.walk(source) if isinstance(part, ast.Name)} - found
+            found |= new
+            waiting += new
+    return found
+
+
 def helper_path(module: str, name: str, helpers: Mapping[str, str]) -> str | None:
     """The file of the tests that `from module import name` reads, by the end of its path."""
     for dotted in (module, f"{module}.{name}".strip(".")):
@@ -314,7 +340,9 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, Import]]:
                 yield alias.asname or alias.name, Import("." * node.level + (node.module or ""), alias.name)
 
 
-def _scope(node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDef | None) -> Scope:
+def _scope(
+    node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDef | None, standard: Collection[str]
+) -> Scope:
     scope = Scope(node, outer, class_)
     statements = list(_module_level(node)) if isinstance(node, ast.Module) else list(ast.walk(node))
     for target, value in (pair for statement in statements for pair in _bound(statement)):
@@ -326,7 +354,7 @@ def _scope(node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDe
             for name in names:
                 scope.sources.setdefault(name, []).append(table)
         scope.parameters = frozenset(_arguments(node)) - scope.sources.keys()
-        scope.passed = frozenset(_passed(node))
+        scope.passed = frozenset(_passed(node, standard))
     return scope
 
 
@@ -379,15 +407,21 @@ def _arguments(function: Function) -> list[str]:
     return [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, *extra)]
 
 
-def _passed(function: Function) -> Iterator[str]:
+def _passed(function: Function, standard: Collection[str]) -> Iterator[str]:
     for node in ast.walk(function):
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and not _is_of(node.func, standard):
             name = called(node)
             if name.startswith("assert") or hasattr(builtins, name) or name in ("approx", "raises", "subTest"):
                 continue
             if name[:1] != "_" and not name.lower().startswith(("check", "verify", "expect", "compare", "ensure")):
                 for part in (*node.args, *(word.value for word in node.keywords)):
                     yield from _whole(part)
+
+
+def _is_of(node: ast.expr, names: Collection[str]) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in names
 
 
 def _whole(node: ast.expr) -> Iterator[str]:

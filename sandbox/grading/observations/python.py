@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sandbox.grading.observations.base import Site
 from sandbox.grading.observations.judge import is_tame
 from sandbox.grading.observations.lifting import DEEP, RESIDUAL, SHALLOW, Lifted, is_class_expression, method_condition
-from sandbox.grading.observations.origins import Origin, Origins, Scope, decides_inside, is_closed, is_of_made
+from sandbox.grading.observations.origins import Origin, Origins, Scope, decides_inside, inputs, is_closed, is_of_made
 from sandbox.grading.observations.parameters import tables
 from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, Names, called, names_in
 
@@ -86,8 +86,8 @@ class _Writer(ast.NodeTransformer):
         self.origins = origins
         self.shows: set[tuple[str, ...]] = set()
         self.providers: set[str] = set()
-        self.withheld: dict[int, tuple[Function, set[str]]] = {}
-        """Site → its outermost function, and the names in what it withholds."""
+        self.withheld: dict[int, tuple[Function, Scope, set[str]]] = {}
+        """Site → its outermost function with its names, and those in what it withholds."""
         self.record = form == "record"
         self.notes: set[int] = set()
         self.next = first
@@ -271,7 +271,7 @@ class _Writer(ast.NodeTransformer):
         self._look(lifted, condition)
         kept_back = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if not leaf.observed]
         names = {name for node in kept_back for name in names_in(node) if self._names.binding_of(name) is not None}
-        self.withheld[number] = (self._function, names)
+        self.withheld[number] = (self._function, self._scope, names)
         given = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if leaf.observed or self.record]
         return number, _report(number, given)
 
@@ -394,11 +394,17 @@ def _drop_labels(tree: ast.Module) -> None:
 
 
 def _mark_beside(writer: _Writer) -> None:
-    """Mark sites whose expectation has a name that the delivered function still loads: its frame holds the value."""
+    """Mark sites whose expectation has a name that the delivered function still loads: its frame holds the value. Where that is
+    no input of the product either, the function shows an expectation."""
     for index, site in enumerate(writer.sites):
-        function, names = writer.withheld.get(site.number, (None, set[str]()))
-        if function is not None and names & set(names_in_body(function)):
+        if site.number not in writer.withheld:
+            continue
+        function, scope, names = writer.withheld[site.number]
+        held = names & set(names_in_body(function))
+        if held:
             writer.sites[index] = site.model_copy(update={"beside": True})
+        if held - inputs(writer.origins, function, scope):
+            writer.shows.add(site.test)
 
 
 def _drop_ids(function: Function) -> None:
