@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -226,8 +227,10 @@ def _prune(trees: Mapping[str, ast.Module], helpers: Mapping[str, str], tainted:
         for path, tree in trees.items():
             stem = re.compile(rf"\b{re.escape(PurePosixPath(path).stem)}\b")
             others = [text for other, text in {**helpers, **texts}.items() if other != path and stem.search(text)]
-            for node in list(tree.body):
-                rest = {name for child in tree.body if child is not node for name in _mentions(child)}
+            mentioned = [_mentions(child) for child in tree.body]
+            count = Counter(name for names in mentioned for name in names)
+            for node, own in list(zip(tree.body, mentioned, strict=True)):
+                rest = {name for name, times in count.items() if times > (name in own)}
                 if not _stays(node, _Needed(rest, others, tainted), helpers):
                     tree.body.remove(node)
                     changed = True

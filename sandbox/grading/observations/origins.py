@@ -59,21 +59,34 @@ class Origins:
     def __init__(self, tree: ast.Module, helpers: Mapping[str, str] | None = None) -> None:
         self.tree = tree
         self.helpers = helpers or {}
-        self.standard: frozenset[str] = frozenset()
-        """Names of the standard library that the file imports."""
-        self.module = self._scope_of(tree, None, None)
+        self._known: dict[tuple[int, str], Origin] = {}
+        self._scopes: dict[int, tuple[Scope, ast.AST]] = {}
+        """By the id of a node, with the node, so that no other gets its id."""
         self.functions = {node.name: node for node in tree.body if isinstance(node, Function)}
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.imports = dict(_imports(tree))
         self.standard = frozenset(name for name, found in self.imports.items() if _is_standard(found.module))
+        """Names of the standard library that the file imports."""
+        self.module = self._scope_of(tree, None, None)
         self._files: dict[str, Origins | None] = {}
-        self._busy: set[tuple[int, str]] = set()
 
     def scope(self, function: Function, class_: ast.ClassDef | None = None) -> Scope:
         return self._scope_of(function, self.module, class_)
 
-    def _scope_of(self, node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDef | None) -> Scope:
-        return _scope(node, outer, class_, self.standard)
+    def _scope_of(
+        self, node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDef | None, called_by: bool = False
+    ) -> Scope:
+        """`called_by`: as its caller in the tests sees a function, whose arguments it looks at itself."""
+        kept = self._scopes.get(id(node) * 2 + called_by)
+        if kept is not None:
+            return kept[0]
+        scope = _scope(node, outer, class_, self.standard)
+        if called_by and not isinstance(node, ast.Module):
+            scope.parameters = frozenset()
+            for argument in _arguments(node):
+                scope.sources.setdefault(argument, [ast.Constant(None)])
+        self._scopes[id(node) * 2 + called_by] = (scope, node)
+        return scope
 
     def of(self, node: ast.AST, scope: Scope, depth: int = 0) -> Origin:
         """The origin of an expression."""
@@ -99,14 +112,11 @@ class Origins:
         return _used(self._highest(ast.iter_child_nodes(node), scope, depth))
 
     def of_name(self, name: str, scope: Scope, depth: int = 0) -> Origin:
-        key = (id(scope.node), name)
-        if key in self._busy:
-            return Origin.OWN  # a name that depends on itself
-        self._busy.add(key)
-        try:
-            return self._of_name(name, scope, depth + 1)
-        finally:
-            self._busy.discard(key)
+        key = (id(scope), name)
+        if key not in self._known:
+            self._known[key] = Origin.OWN  # a name that depends on itself
+            self._known[key] = self._of_name(name, scope, depth + 1)
+        return self._known[key]
 
     def _of_name(self, name: str, scope: Scope, depth: int) -> Origin:
         if name in scope.passed and (name in scope.sources or name in scope.parameters):
@@ -130,12 +140,16 @@ class Origins:
 
     def _of_class(self, class_: ast.ClassDef, depth: int) -> Origin:
         """A class of the tests: their own where nothing in it names the product."""
+        key = (id(class_), "")
+        if key in self._known:
+            return self._known[key]
+        self._known[key] = Origin.OWN
         names = {node.id for node in ast.walk(class_) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         outside = [
             name for name in names if name in self.imports or name in self.module.sources or name in self.classes
         ]
-        found = max((self.of_name(name, self.module, depth) for name in outside), default=Origin.OWN)
-        return _used(found)
+        self._known[key] = _used(max((self.of_name(name, self.module, depth) for name in outside), default=Origin.OWN))
+        return self._known[key]
 
     def _of_call(self, call: ast.Call, scope: Scope, depth: int) -> Origin:
         given = self._highest([*call.args, *call.keywords], scope, depth)
@@ -156,16 +170,18 @@ class Origins:
 
     def _of_function(self, function: Function, scope: Scope, depth: int) -> Origin:
         """What calls of a function of the tests return, whose arguments the caller looks at."""
-        inner = self._scope_of(function, self.module, scope.class_)
-        inner.parameters = frozenset()
-        for argument in _arguments(function):
-            inner.sources.setdefault(argument, [ast.Constant(None)])
+        key = (id(function), "")
+        if key in self._known:
+            return self._known[key]
+        self._known[key] = Origin.OWN  # one that calls itself
+        inner = self._scope_of(function, self.module, scope.class_, called_by=True)
         results = [
             node.value
             for node in ast.walk(function)
             if isinstance(node, ast.Return | ast.Yield) and node.value is not None
         ]
-        return self._highest(results, inner, depth)
+        self._known[key] = self._highest(results, inner, depth)
+        return self._known[key]
 
     def _of_fixture(self, name: str, depth: int) -> Origin:
         if name in self.functions:
@@ -180,12 +196,17 @@ class Origins:
         """`self.attr`: what the class of the test, or a method of it, puts there."""
         if scope.class_ is None:
             return Origin.COMPUTED
-        found = list(_attribute_sources(scope.class_, attr))
+        key = (id(scope.class_), "." + attr)
+        if key not in self._known:
+            self._known[key] = Origin.OWN  # one that depends on itself
+            self._known[key] = self._of_sources(scope.class_, attr, depth)
+        return self._known[key]
+
+    def _of_sources(self, class_: ast.ClassDef, attr: str, depth: int) -> Origin:
+        found = list(_attribute_sources(class_, attr))
         if not found:
             return Origin.COMPUTED
-        scopes = [
-            self.module if method is None else self._scope_of(method, self.module, scope.class_) for method, _ in found
-        ]
+        scopes = [self.module if method is None else self._scope_of(method, self.module, class_) for method, _ in found]
         return max(self.of(value, inner, depth + 1) for inner, (_, value) in zip(scopes, found, strict=True))
 
     def _highest(self, nodes: Iterable[ast.AST], scope: Scope, depth: int) -> Origin:
@@ -236,9 +257,10 @@ class Origins:
         return self._files[path]
 
 
-def decides_inside(origins: Origins, node: ast.expr, scope: Scope, depth: int = 0) -> bool:
+def decides_inside(origins: Origins, node: ast.expr, scope: Scope, seen: set[str] | None = None) -> bool:
     """Whether an expression whose truth is asserted compares something computed with what is expected, as
     `with_tax(price).equals(Price(119))` does: it shows the expectation and tells the truth alone."""
+    seen = set() if seen is None else seen
     for part in ast.walk(node):
         operands: list[ast.expr] = []
         match part:
@@ -248,8 +270,9 @@ def decides_inside(origins: Origins, node: ast.expr, scope: Scope, depth: int = 
                 operands = [value, *args]
             case ast.Call(args=args):
                 operands = list(args)
-            case ast.Name(id=name) if depth < 3:
-                if any(decides_inside(origins, source, scope, depth + 1) for source in scope.sources.get(name, ())):
+            case ast.Name(id=name) if name not in seen:
+                seen.add(name)
+                if any(decides_inside(origins, source, scope, seen) for source in scope.sources.get(name, ())):
                     return True
         if len(operands) > 1 and _contrast(origins, operands, scope, isinstance(part, ast.Compare)):
             return True
@@ -271,17 +294,18 @@ def _is_truth(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in (None, True, False, "", 0)
 
 
-def is_closed(origins: Origins, node: ast.expr, scope: Scope, depth: int = 0) -> bool:
+def is_closed(origins: Origins, node: ast.expr, scope: Scope) -> bool:
     """Whether the product computes an expression of nothing but what the test writes out: `price(119)`, `Price(100) * 2`."""
-    if depth > 3 or not any(isinstance(part, ast.Constant | ast.Name) for part in ast.walk(node)):
-        return False
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and part.id in scope.sources:
-            if not all(is_closed(origins, source, scope, depth + 1) for source in scope.sources[part.id]):
-                return False
-        elif isinstance(part, ast.Name) and part.id in scope.parameters:
-            return False
-    return depth > 0 or any(isinstance(part, ast.Constant) for part in ast.walk(node)) or isinstance(node, ast.Name)
+    waiting, seen, written = [node], set[str](), False
+    while waiting:
+        for part in ast.walk(waiting.pop()):
+            written |= isinstance(part, ast.Constant)
+            if isinstance(part, ast.Name) and part.id not in seen:
+                seen.add(part.id)
+                if part.id in scope.parameters:
+                    return False
+                waiting += scope.sources.get(part.id, ())
+    return written
 
 
 def is_of_made(origins: Origins, node: ast.expr, scope: Scope) -> bool:
