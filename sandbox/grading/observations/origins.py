@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import PurePosixPath
 
-from sandbox.grading.observations.parameters import parameter_names
 from sandbox.grading.observations.purity import Function, called
+from sandbox.grading.observations.scopes import Scope, arguments_of, bound, scope_of
 
 MAX_DEPTH = 40
 MAX_HELPER_BYTES = 200_000
@@ -32,19 +32,6 @@ class Origin(IntEnum):
     """An object of the product that is made of such values: `Price(119)`."""
     COMPUTED = 2
     """What the product computes, and whatever is not known."""
-
-
-@dataclass(slots=True)
-class Scope:
-    """A function or module with the expressions that its names are bound to."""
-
-    node: ast.Module | Function
-    outer: Scope | None = None
-    class_: ast.ClassDef | None = None
-    sources: dict[str, list[ast.expr]] = field(default_factory=dict)
-    parameters: frozenset[str] = frozenset()
-    passed: frozenset[str] = frozenset()
-    """Names that a call gets as arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +67,10 @@ class Origins:
         kept = self._scopes.get(id(node) * 2 + called_by)
         if kept is not None:
             return kept[0]
-        scope = _scope(node, outer, class_, self.standard)
+        scope = scope_of(node, outer, class_, self.standard)
         if called_by and not isinstance(node, ast.Module):
             scope.parameters = frozenset()
-            for argument in _arguments(node):
+            for argument in arguments_of(node):
                 scope.sources.setdefault(argument, [ast.Constant(None)])
         self._scopes[id(node) * 2 + called_by] = (scope, node)
         return scope
@@ -257,82 +244,6 @@ class Origins:
         return self._files[path]
 
 
-def decides_inside(origins: Origins, node: ast.expr, scope: Scope, seen: set[str] | None = None) -> bool:
-    """Whether an expression whose truth is asserted compares something computed with what is expected, as
-    `with_tax(price).equals(Price(119))` does: it shows the expectation and tells the truth alone."""
-    seen = set() if seen is None else seen
-    for part in ast.walk(node):
-        operands: list[ast.expr] = []
-        match part:
-            case ast.Compare(left=left, comparators=others):
-                operands = [left, *others]
-            case ast.Call(func=ast.Attribute(value=value), args=args):
-                operands = [value, *args]
-            case ast.Call(args=args):
-                operands = list(args)
-            case ast.Name(id=name) if name not in seen:
-                seen.add(name)
-                if any(decides_inside(origins, source, scope, seen) for source in scope.sources.get(name, ())):
-                    return True
-        if len(operands) > 1 and _contrast(origins, operands, scope, isinstance(part, ast.Compare)):
-            return True
-    return False
-
-
-def _contrast(origins: Origins, operands: list[ast.expr], scope: Scope, compares: bool) -> bool:
-    found = [(origins.of(operand, scope), operand) for operand in operands]
-    computed = [operand for origin, operand in found if origin is Origin.COMPUTED]
-    if not computed:
-        return False
-    if any(origin is Origin.MADE for origin, _ in found):
-        return True
-    plain = [operand for origin, operand in found if origin is Origin.OWN and not _is_truth(operand)]
-    return bool(plain) and (compares or any(isinstance(operand, ast.Call) for operand in computed))
-
-
-def _is_truth(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value in (None, True, False, "", 0)
-
-
-def is_closed(origins: Origins, node: ast.expr, scope: Scope) -> bool:
-    """Whether the product computes an expression of nothing but what the test writes out: `price(119)`, `Price(100) * 2`."""
-    waiting, seen, written = [node], set[str](), False
-    while waiting:
-        for part in ast.walk(waiting.pop()):
-            written |= isinstance(part, ast.Constant)
-            if isinstance(part, ast.Name) and part.id not in seen:
-                seen.add(part.id)
-                if part.id in scope.parameters:
-                    return False
-                waiting += scope.sources.get(part.id, ())
-    return written
-
-
-def is_of_made(origins: Origins, node: ast.expr, scope: Scope) -> bool:
-    """Whether an expression is computed of an object that the test writes out: `str(Price(119))`."""
-    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call) and called(part)[:1].isupper()]
-    made = any(origins.of(call, scope) is Origin.MADE and (call.args or call.keywords) for call in calls)
-    return made and is_closed(origins, node, scope)
-
-
-def inputs(origins: Origins, function: Function, scope: Scope) -> set[str]:
-    """Names in what calls of the product get, and in what these names are made of."""
-    found: set[str] = set()
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Call) or called(node).startswith(("_oc_", "assert")):
-            continue
-        if origins.of(node.func, scope) is not Origin.OWN:
-            given = [*node.args, *(word.value for word in node.keywords)]
-            found |= {part.id for each in given for part in ast.walk(each) if isinstance(part, ast.Name)}
-    waiting = list(found)
-    while waiting:
-        for source in scope.sources.get(waiting.pop(), ()):
-            new = {part.id for part in ast.walk(source) if isinstance(part, ast.Name)} - found
-            found |= new
-            waiting += new
-    return found
-
-
 def helper_path(module: str, name: str, helpers: Mapping[str, str]) -> str | None:
     """The file of the tests that `from module import name` reads, by the end of its path."""
     for dotted in (module, f"{module}.{name}".strip(".")):
@@ -364,24 +275,6 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, Import]]:
                 yield alias.asname or alias.name, Import("." * node.level + (node.module or ""), alias.name)
 
 
-def _scope(
-    node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDef | None, standard: Collection[str]
-) -> Scope:
-    scope = Scope(node, outer, class_)
-    statements = list(_module_level(node)) if isinstance(node, ast.Module) else list(ast.walk(node))
-    for target, value in (pair for statement in statements for pair in _bound(statement)):
-        for part in ast.walk(target):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                scope.sources.setdefault(part.id, []).append(value)
-    if not isinstance(node, ast.Module):
-        for names, table in _tables(node):
-            for name in names:
-                scope.sources.setdefault(name, []).append(table)
-        scope.parameters = frozenset(_arguments(node)) - scope.sources.keys()
-        scope.passed = frozenset(_passed(node, standard))
-    return scope
-
-
 def _is_given_fixtures(node: ast.AST) -> bool:
     """Whether pytest calls a function: a test or a fixture."""
     if not isinstance(node, Function):
@@ -395,71 +288,6 @@ def _last(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
-    for statement in tree.body:
-        if not isinstance(statement, Function | ast.ClassDef):
-            yield from ast.walk(statement)
-
-
-def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            yield from ((target, value) for target in targets)
-        case ast.AnnAssign(target=target, value=value) if value is not None:
-            yield target, value
-        case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
-            yield target, value
-        case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
-            yield target, value
-        case ast.comprehension(target=target, iter=value):
-            yield target, value
-        case ast.withitem(context_expr=value, optional_vars=target) if target is not None:
-            yield target, value
-        case ast.ExceptHandler(name=name) if name:
-            yield ast.Name(name, ast.Store()), ast.Name("?", ast.Load())
-
-
-def _tables(function: Function) -> Iterator[tuple[list[str], ast.expr]]:
-    for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and called(decorator) == "parametrize" and len(decorator.args) >= 2:
-            yield parameter_names(decorator.args[0]) or [], decorator.args[1]
-
-
-def _arguments(function: Function) -> list[str]:
-    given = function.args
-    extra = [argument for argument in (given.vararg, given.kwarg) if argument is not None]
-    return [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, *extra)]
-
-
-def _passed(function: Function, standard: Collection[str]) -> Iterator[str]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and not _is_of(node.func, standard):
-            name = called(node)
-            if name.startswith("assert") or hasattr(builtins, name) or name in ("approx", "raises", "subTest"):
-                continue
-            if name[:1] != "_" and not name.lower().startswith(("check", "verify", "expect", "compare", "ensure")):
-                for part in (*node.args, *(word.value for word in node.keywords)):
-                    yield from _whole(part)
-
-
-def _is_of(node: ast.expr, names: Collection[str]) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in names
-
-
-def _whole(node: ast.expr) -> Iterator[str]:
-    """Names that are passed as they are; of `f(case.net)` only a part of `case` is."""
-    match node:
-        case ast.Name(id=name):
-            yield name
-        case ast.Starred(value=value):
-            yield from _whole(value)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts) | ast.Dict(values=parts):
-            for part in parts:
-                yield from _whole(part)
-
-
 def _method(class_: ast.ClassDef | None, name: str) -> Function | None:
     if class_ is None:
         return None
@@ -470,12 +298,12 @@ def _attribute_sources(class_: ast.ClassDef, attr: str) -> Iterator[tuple[Functi
     for statement in class_.body:
         if isinstance(statement, Function):
             for node in ast.walk(statement):
-                for target, value in _bound(node):
+                for target, value in bound(node):
                     for part in ast.walk(target):
                         if isinstance(part, ast.Attribute) and part.attr == attr and _is_self(part.value):
                             yield statement, value
         else:
-            for target, value in _bound(statement):
+            for target, value in bound(statement):
                 if isinstance(target, ast.Name) and target.id == attr:
                     yield None, value
 

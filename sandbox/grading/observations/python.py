@@ -5,23 +5,32 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sandbox.grading.observations.base import Site
+from sandbox.grading.observations.blanking import (
+    DIRECT,
+    FORBIDDEN,
+    blank,
+    drop_ids,
+    drop_labels,
+    holds,
+    names_in_body,
+    strip,
+)
+from sandbox.grading.observations.demands import decides_inside, inputs, is_closed, is_of_made
 from sandbox.grading.observations.judge import is_tame
 from sandbox.grading.observations.lifting import DEEP, RESIDUAL, SHALLOW, Lifted, is_class_expression, method_condition
-from sandbox.grading.observations.origins import Origin, Origins, Scope, decides_inside, inputs, is_closed, is_of_made
+from sandbox.grading.observations.origins import Origin, Origins
 from sandbox.grading.observations.parameters import tables
-from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, Names, called, names_in
+from sandbox.grading.observations.purity import Function, Local, Module, Names, called, names_in
+from sandbox.grading.observations.scopes import Scope
 
 SEE, SEE_NOW, RAISES, NOTE, BLANK = "_oc_see", "_oc_now", "_oc_raises", "_oc_note", "_oc_blank"
 """What the rewritten tests call; `runners/observing.py` provides them."""
 RAISING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp"})
-DIRECT = (ast.Await, ast.NamedExpr)
-"""What cannot move into a function of its own."""
-FORBIDDEN = (ast.Yield, ast.YieldFrom)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 MAX_SITES = 2000
 UNJUDGED = -1
@@ -60,14 +69,14 @@ def rewrite(
     """
     tree = ast.parse(source)
     module = Module(tree)
-    _drop_labels(tree)
+    drop_labels(tree)
     origins = Origins(copy.deepcopy(tree), others)
     writer = _Writer(path, module, tree, levels, form, first, origins)
     tree = writer.visit(tree)
     if form != "record":
-        _strip(tree)
-        _blank(tree, module, writer, list((others or {}).values()))
-        _mark_beside(writer)
+        strip(tree)
+        blank(tree, module, writer.scopes, origins if form == "blank" else None, list((others or {}).values()))
+        writer.mark_beside()
     ast.fix_missing_locations(tree)
     return Rewritten(
         ast.unparse(tree) + "\n", tuple(writer.sites), frozenset(writer.notes), frozenset(writer.shows),
@@ -121,7 +130,7 @@ class _Writer(ast.NodeTransformer):
             node.body = self._visit_body(node.body)
             self._repeats -= 1
             return node
-        _drop_ids(node)
+        drop_ids(node)
         local = Local(node, self.module, tables(node, self.module, self.tree))
         self._function, self._names, self._scope = node, local, self.origins.scope(node, self._class)
         self.scopes.append((node, local, self._scope))
@@ -190,7 +199,7 @@ class _Writer(ast.NodeTransformer):
 
     def _noted(self, number: int, judged: ast.expr, statement: ast.stmt) -> list[ast.stmt]:
         """An assertion that stays inside, its operands noted; in the blank form the operands alone."""
-        if self.form == "record" or self._function is None or _holds(judged, FORBIDDEN):
+        if self.form == "record" or self._function is None or holds(judged, FORBIDDEN):
             return [statement]
         lifted = Lifted(names=self._names, level=SHALLOW)
         for part in judged.elts if isinstance(judged, ast.Tuple) else [judged]:
@@ -199,7 +208,7 @@ class _Writer(ast.NodeTransformer):
         self.notes.add(number)
         leaves = self._without_expectations(leaves)
         if self.form == "blank":
-            if any(_holds(leaf, DIRECT) for leaf in leaves):
+            if any(holds(leaf, DIRECT) for leaf in leaves):
                 return [ast.Expr(_note(number, leaf)) for leaf in leaves] or [ast.Pass()]
             return [ast.Expr(ast.Call(ast.Name(BLANK, ast.Load()), [ast.Constant(number), *map(_later, leaves)], []))]
         return [_Noting(number, leaves).visit(statement)]
@@ -239,6 +248,19 @@ class _Writer(ast.NodeTransformer):
         if truth and decides_inside(self.origins, observed[0], self._scope):
             self.shows.add(tuple(self._where))
 
+    def mark_beside(self) -> None:
+        """Mark sites whose expectation has a name that the delivered function still loads: its frame holds the value. Where that
+        is no input of the product either, the function shows an expectation."""
+        for index, site in enumerate(self.sites):
+            if site.number not in self.withheld:
+                continue
+            function, scope, names = self.withheld[site.number]
+            held = names & set(names_in_body(function))
+            if held:
+                self.sites[index] = site.model_copy(update={"beside": True})
+            if held - inputs(self.origins, function, scope):
+                self.shows.add(site.test)
+
     def visit_With(self, node: ast.With) -> ast.AST:
         made = self._raises_block(node)
         if made is not None:
@@ -254,7 +276,7 @@ class _Writer(ast.NodeTransformer):
     def _value(self, test: ast.expr) -> tuple[int, ast.stmt | None]:
         """The number of an assertion, and a report in place of it; None where it stays an assertion."""
         number, level = self._number()
-        if self._function is None or level == RESIDUAL or len(self.sites) >= MAX_SITES or _holds(test, FORBIDDEN):
+        if self._function is None or level == RESIDUAL or len(self.sites) >= MAX_SITES or holds(test, FORBIDDEN):
             return number, None
         lifted = Lifted(names=self._names, level=level)
         condition = lifted.lift(test)
@@ -277,7 +299,7 @@ class _Writer(ast.NodeTransformer):
 
     def _raises(self, wanted: ast.expr, pattern: str, run: ast.expr) -> ast.stmt | None:
         """A report of an expression that must raise."""
-        if not is_class_expression(wanted) or _holds(run, (*DIRECT, *FORBIDDEN)):
+        if not is_class_expression(wanted) or holds(run, (*DIRECT, *FORBIDDEN)):
             return None
         number = self._raising_site(wanted, pattern, run)
         return None if number is None else _report(number, [*([wanted] if self.record else []), run])
@@ -308,7 +330,7 @@ class _Writer(ast.NodeTransformer):
         if pattern is None or not call.args or not is_class_expression(call.args[0]):
             return self._open_block(node, name) if self.form == "blank" else None
         (only, *more) = node.body
-        if not more and isinstance(only, ast.Expr) and name is None and not _holds(only, (*DIRECT, *FORBIDDEN)):
+        if not more and isinstance(only, ast.Expr) and name is None and not holds(only, (*DIRECT, *FORBIDDEN)):
             made = self._raises(call.args[0], pattern, only.value)
             return self._open_block(node, name) if made is None and self.form == "blank" else made
         number = self._raising_site(call.args[0], pattern, None)
@@ -345,7 +367,7 @@ def _pattern(call: ast.Call) -> str | None:
 
 
 def _report(number: int, parts: list[ast.expr]) -> ast.stmt:
-    name = SEE_NOW if any(_holds(part, DIRECT) for part in parts) else SEE
+    name = SEE_NOW if any(holds(part, DIRECT) for part in parts) else SEE
     given = parts if name == SEE_NOW else [_later(part) for part in parts]
     return ast.Expr(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(number), *given], []))
 
@@ -371,119 +393,7 @@ def _later(node: ast.expr) -> ast.expr:
     return ast.Lambda(empty, copy.deepcopy(node))
 
 
-def _holds(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
-    return any(isinstance(part, kinds) for part in ast.walk(node))
-
-
 def _conjuncts(test: ast.expr) -> list[ast.expr]:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return [part for value in test.values for part in _conjuncts(value)]
     return [test]
-
-
-def _drop_labels(tree: ast.Module) -> None:
-    """`subTest(net=1, gross=2)` names a case for people, and often holds what is expected: nothing of it is delivered."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        receiver = getattr(node.func.value, "id", "")
-        if (node.func.attr == "subTest" or (node.func.attr == "test" and receiver == "subtests")) and not _holds(
-            node, (*DIRECT, *FORBIDDEN)
-        ):
-            node.args, node.keywords = [], []
-
-
-def _mark_beside(writer: _Writer) -> None:
-    """Mark sites whose expectation has a name that the delivered function still loads: its frame holds the value. Where that is
-    no input of the product either, the function shows an expectation."""
-    for index, site in enumerate(writer.sites):
-        if site.number not in writer.withheld:
-            continue
-        function, scope, names = writer.withheld[site.number]
-        held = names & set(names_in_body(function))
-        if held:
-            writer.sites[index] = site.model_copy(update={"beside": True})
-        if held - inputs(writer.origins, function, scope):
-            writer.shows.add(site.test)
-
-
-def _drop_ids(function: Function) -> None:
-    """Ids of rows are names for people, and are often made of what is expected."""
-    for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and called(decorator) == "parametrize":
-            decorator.keywords = [word for word in decorator.keywords if word.arg != "ids"]
-            for row in ast.walk(decorator):
-                if isinstance(row, ast.Call) and called(row) == "param":
-                    row.keywords = [word for word in row.keywords if word.arg != "id"]
-
-
-def _strip(tree: ast.Module) -> None:
-    """Remove docstrings: they tell what is expected. Where a test reads any, those of tests alone."""
-    read = any(isinstance(node, ast.Attribute) and node.attr in ("__doc__", "getdoc") for node in ast.walk(tree))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node, clean=False) is not None:
-            if read and not isinstance(node, ast.Module) and not node.name.lower().startswith("test"):
-                continue
-            node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
-
-
-def _blank(tree: ast.Module, module: Module, writer: _Writer, others: Sequence[str]) -> None:
-    """Put None in place of values that nothing in the delivered file uses any more."""
-    changed = True
-    while changed:
-        changed = False
-        for function, local, scope in writer.scopes:
-            used = set(names_in_body(function))
-            for name, binding in local.bindings.items():
-                spared = writer.form == "blank" and scope.sources.get(name) and _is_expected(writer, name, scope)
-                if name not in used and (local.is_pure(name) or spared):
-                    changed |= _clear(binding)
-        used = set(names_in(tree))
-        for name, binding in module.bindings.items():
-            imported = any(name in text for text in others)
-            if name not in used and not imported and module.is_pure(name) and not name.startswith(("__", "pytest")):
-                changed |= _clear(binding)
-        for name, function in module.helpers.items():
-            imported = any(name in text for text in others)
-            elsewhere = {part for node in tree.body if node is not function for part in names_in(node)}
-            if name not in elsewhere and not imported and module.is_helper(name, module.bindings[name]):
-                changed |= _emptied(function)
-
-
-def _is_expected(writer: _Writer, name: str, scope: Scope) -> bool:
-    """Whether a name that nothing uses any more stood for what a test expects."""
-    return writer.origins.of_name(name, scope) < Origin.COMPUTED
-
-
-def _emptied(function: ast.FunctionDef) -> bool:
-    """Take away a body: it computes what is withheld."""
-    if len(function.body) == 1 and isinstance(function.body[0], ast.Pass):
-        return False
-    function.body = [ast.Pass()]
-    return True
-
-
-def names_in_body(function: Function) -> Iterator[str]:
-    """Names that a function's body loads; its decorators, which hold the tables, are left out."""
-    for statement in function.body:
-        yield from names_in(statement)
-
-
-def _clear(binding: Binding) -> bool:
-    changed = False
-    for cell in binding.cells or ():
-        changed |= _clear_cell(cell)
-    for assign in binding.assigns:
-        if not (isinstance(assign.value, ast.Constant) and assign.value.value is None):
-            assign.value = ast.Constant(None)
-            changed = True
-    return changed
-
-
-def _clear_cell(cell: Cell) -> bool:
-    if isinstance(cell.value, ast.Constant) and cell.value.value is None:
-        return False
-    if isinstance(cell.value, ast.Call) and called(cell.value) == "range":
-        return False  # what a loop runs over
-    cell.holder[cell.index] = ast.Constant(None)
-    return True
