@@ -11,7 +11,7 @@ from sandbox.packages.build import build_archive
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName
-from tests.sandbox.grading import greetings
+from tests.sandbox.grading import greetings, prices
 from tests.sandbox.grading.audit.sessions.repository import TASK
 from tests.sandbox.grading.make import LEDGER, LEDGER_TEST_FILE, ledger_task
 from tests.sandbox.grading.verifiers.test_toolchains import NODE, in_sandbox
@@ -60,7 +60,7 @@ COMPILED: dict[TaskName, tuple[str, TaskSpec]] = {
     "greet-go": ("go", greetings.GO), "greet-rust": ("cargo", greetings.RUST),
 }  # fmt: skip
 """Those whose toolchain the sandboxes of this machine may lack, with the program that they need."""
-PLAIN: dict[TaskName, TaskSpec] = {"inventory": TASK, "hasty": HASTY}
+PLAIN: dict[TaskName, TaskSpec] = {"inventory": TASK, "hasty": HASTY, "prices": prices.TASK}
 """Those that need no environment to be built."""
 
 
