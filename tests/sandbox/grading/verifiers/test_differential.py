@@ -197,7 +197,9 @@ async def test_right_work_whose_reports_come_in_another_order_each_time_passes(j
 
 
 @pytest.mark.slow
-async def test_work_that_agrees_with_what_is_asked_is_adaptive_where_objects_differ_each_time(judge, points, environments):
+async def test_work_that_agrees_with_what_is_asked_is_adaptive_where_objects_differ_each_time(
+    judge, points, environments
+):
     """One attribute differs from run to run: it is left out, and the others are compared."""
     task = points.model_copy(update={"id": "unsteady", "gold": {"ledger/__init__.py": UNSTEADY}})
     assert (await judge(from_files(task, task.gold), task)).verdict is Verdict.PASSED
