@@ -11,7 +11,7 @@ from sandbox.packages.build import build_archive
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName
-from tests.sandbox.grading import compiled, greetings
+from tests.sandbox.grading import compiled, greetings, prices
 from tests.sandbox.grading.audit.sessions.repository import TASK
 from tests.sandbox.grading.javascript_attacks import ATTACKS
 from tests.sandbox.grading.make import LEDGER, LEDGER_TEST_FILE, ledger_task
@@ -70,7 +70,7 @@ LEARNED: dict[TaskName, TaskSpec] = {
     "helper-file-js": ATTACKS["helper-file"].task, "helper-on-disk-js": ATTACKS["helper-on-disk"].task,
     "truth-js": ATTACKS["truth"].task,
 }  # fmt: skip
-PLAIN: dict[TaskName, TaskSpec] = {"inventory": TASK, "hasty": HASTY, **LEARNED}
+PLAIN: dict[TaskName, TaskSpec] = {"inventory": TASK, "hasty": HASTY, "prices": prices.TASK, **LEARNED}
 """Those that need no environment to be built."""
 
 

@@ -42,6 +42,8 @@ class Site(Frozen):
     leaves: tuple[Leaf, ...] = ()
     repeats: bool = False
     """Whether the assertion may run another number of times for other right work (a loop over what was computed)."""
+    beside: bool = False
+    """Whether a variable of the delivered Python test still holds what is expected."""
 
     @property
     def observed(self) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Tests without expectations for the first of two runs, so that work that adapts to expectations finds none.
 
-Canaries stand among them: the expectations that they show are wrong, and work that agrees with one has looked for it.
+In JavaScript, Go and Rust canaries stand among them: the expectations that they show are wrong, and work that agrees with one
+has looked for it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 
 from sandbox.grading.canaries.base import Language
-from sandbox.grading.canaries.insertion import PreparedSuite, blocks_of
+from sandbox.grading.canaries.insertion import PreparedSuite, Renaming, blocks_of, insert_canaries
 from sandbox.grading.canaries.scanning import mask
 from sandbox.grading.observations.braces import Rewriter
 from sandbox.grading.observations.deciding import TestFile
+from sandbox.grading.observations.isolation import again
 from sandbox.grading.observations.items import Itemised, Reached
 from sandbox.grading.observations.javascript import JavaScriptRewriter
 from sandbox.grading.observations.js_first_run import is_alone
 from sandbox.grading.observations.plan import Plan
+from sandbox.tasks.spec import SuiteVerifier
 
 Names = tuple[str, ...]
 
@@ -104,33 +107,15 @@ def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
     }
 
 
-def with_canaries(
-    language: Language, blank: Mapping[str, str], prepared: PreparedSuite, draw: random.Random
-) -> dict[str, str]:
-    """Python modules in which nothing decides but canaries: `blank` (path → text), each canary put in a drawn place."""
-    texts = {path: text.encode() for path, text in blank.items()}
-    for sibling, head in prepared.siblings:
-        text = texts.get(sibling.path)
-        own = None if text is None else _block(language, prepared.files.values(), language.parse(head).names)
-        if text is None or own is None:
-            continue
-        places = [block.end for block in blocks_of(language, text) if block.names[:-1] == sibling.names[:-1]]
-        if places:
-            at = draw.choice(places)
-            gap = b"" if text[:at].endswith(b"\n") else b"\n"
-            texts[sibling.path] = text[:at] + gap + own + (b"" if own.endswith(b"\n") else b"\n") + text[at:]
-    return {path: text.decode() for path, text in texts.items()}
-
-
-def canaries_of(language: Language, prepared: PreparedSuite, held: Mapping[str, str]) -> frozenset[str]:
-    """Ids of the canaries that `with_canaries` may have put into these modules."""
-    found = set()
-    for sibling, head in prepared.siblings:
-        if sibling.path in held:
-            place = language.parse(head)
-            own = "::".join([language.where(sibling.path), *place.names])
-            found |= {own + suffix for suffix in sibling.failing}
-    return frozenset(found)
+def first_suite(
+    language: Language, verifier: SuiteVerifier, plan: Plan, renaming: Renaming, draw: random.Random
+) -> PreparedSuite:
+    """Files of the first run of a Python suite, and the ids of its tests and of their second copies there. No canary stands
+    among them: what one compares, although it is wrong, has the form of what is right."""
+    left_out = {*plan.hidden, *plan.unshown}
+    files = {path: text for path, text in {**verifier.test_files, **plan.blank}.items() if path not in left_out}
+    expected = [*plan.alone, *(again(name) for name in plan.notes)]
+    return insert_canaries(language, files, expected, (), renaming=renaming, draw=draw)
 
 
 def _block(language: Language, files: Iterable[bytes], names: Names) -> bytes | None:

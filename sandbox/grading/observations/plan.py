@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from sandbox.grading.adapters.base import Case, Hit, TestRun, files_of
 from sandbox.grading.observations.base import Expected, Frozen, Site
+from sandbox.grading.observations.comparing import alike, noted_values
+from sandbox.grading.observations.first_run import find_first_run, residual_of
 from sandbox.grading.observations.judge import judge_hit, judge_test
 from sandbox.grading.observations.lifting import DEEP, RESIDUAL
 from sandbox.grading.observations.python import STRIDE, Form, Rewritten, rewrite
@@ -41,7 +43,13 @@ class Plan(Frozen):
     preload: tuple[str, ...] = ()
     """Modules that the tests import, imported before the tests are read."""
     blank: dict[str, str] = {}
-    """The same modules with no decision left inside: operands are noted alone. Empty where nothing is residual."""
+    """Python: files of the first run (`isolation.py`), which show no expectation. Empty where nothing is residual."""
+    hidden: tuple[str, ...] = ()
+    """Python: files of the tests that the first run does not need."""
+    alone: tuple[str, ...] = ()
+    """Python: delivered test ids whose reports are judged in the first run. No others earn bits."""
+    beside: tuple[str, ...] = ()
+    """Python: delivered test ids that have to pass in the second run, because they decide something inside."""
     notes: dict[str, tuple[int, ...]] = {}
     """Delivered test id → the residual assertions that it runs, and whose notes are the same each time. In JavaScript, Go
     and Rust: the tests that report and decide nothing, where others do; nothing is noted there."""
@@ -135,51 +143,75 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
     delivered = _rewritten(verifier, sources, levels, "real")
     kept = {site.number: site for made in delivered.values() for site in made.sites}
     expected = {name: tuple(one for one in runs if one.site in kept) for name, runs in seen[0].items()}
-    noted = frozenset(number for made in delivered.values() for number in made.notes)
-    blank: dict[str, str] = {}
-    notes: dict[str, tuple[int, ...]] = {}
-    unsteady_reports: dict[str, tuple[int, ...]] = {}
-    if noted:
-        blank = {path: made.text for path, made in _rewritten(verifier, sources, levels, "blank").items()}
-        texts = {path: made.text for path, made in delivered.items()}
-        runs = [await run(Trial(form, preload, on_disk=on_disk)) for form in (blank, texts)]
-        for name in ids.values():
-            first, second = (noted_values(each.observed.get(name, ()), noted) for each in runs)
-            steady = tuple(sorted(number for number, values in first.items() if second.get(number) == values))
-            if steady:
-                notes[name] = steady
-            reports = [noted_values(each.observed.get(name, ()), kept) for each in runs]
-            reports += [
-                noted_values([_split(sites[hit.site], hit)[1] for hit in hits[name]], kept) for hits in recorded
-            ]
-            if differing := tuple(sorted(number for number in kept if len({repr(r.get(number)) for r in reports}) > 1)):
-                unsteady_reports[name] = differing
     plan = Plan(
         files={path: made.text for path, made in delivered.items()},
         on_disk=on_disk,
-        blank=blank,
-        notes=notes,
-        unsteady=unsteady_reports,
         ids=ids,
         sites=tuple(kept.values()),
         expected=expected,
         preload=preload,
-        residual=sum(_assertions(made.text) for made in delivered.values()),
     )
-    return plan.model_copy(update={"unshown": await _unshown(verifier, plan, run)})
+    blank = _rewritten(verifier, sources, levels, "blank")
+    residual = residual_of(blank, delivered)
+    if residual:
+        again = [
+            {name: [_split(sites[hit.site], hit)[1] for hit in each] for name, each in h.items()} for h in recorded
+        ]
+        plan = await _with_first_run(
+            verifier, plan.model_copy(update={"residual": residual}), blank, delivered, again, run
+        )
+    return await _with_unshown(verifier, plan, run)
 
 
-async def _unshown(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> tuple[str, ...]:
-    """Data files that the delivered tests do not need: work would find there what the assertions withhold."""
+async def _with_first_run(
+    verifier: SuiteVerifier, plan: Plan, blank: Mapping[str, Rewritten], delivered: Mapping[str, Rewritten],
+    recorded: Sequence[Mapping[str, Sequence[Hit]]], run: RunTrial,
+) -> Plan:  # fmt: skip
+    """The plan with what its first run delivers and judges. `recorded`: what the oracle's work reported before."""
+
+    async def run_form(files: Mapping[str, str], without: Collection[str]) -> TestRun:
+        return await run(Trial(files, plan.preload, on_disk=plan.on_disk, without=frozenset(without)))
+
+    real = await run_form(plan.files, ())
+    kept, names = {site.number: site for site in plan.sites}, tuple(plan.ids.values())
+    first = await find_first_run(
+        blank, delivered, verifier.test_files, names, kept, plan.expected, real, run_form
+    )  # fmt: skip
+    unsteady = {}
+    for name in names:
+        runs = [first.run.observed.get(name, ()), real.observed.get(name, ()), *(each[name] for each in recorded)]
+        told = [noted_values(hits, kept) for hits in runs if hits]
+        if differing := tuple(sorted(number for number in kept if len({repr(r.get(number)) for r in told}) > 1)):
+            unsteady[name] = differing
+    return plan.model_copy(
+        update={
+            "blank": first.blank, "hidden": first.hidden, "alone": first.alone, "beside": first.beside,
+            "notes": first.notes, "unsteady": unsteady,
+        }
+    )  # fmt: skip
+
+
+async def _with_unshown(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> Plan:
+    """The plan with the data files that the delivered tests, or those of the first run, do not need: work would find there what
+    the assertions withhold."""
     data = sorted(path for path in verifier.test_files if path not in plan.files and not path.endswith(".py"))
     if not plan.sites or not data:
-        return ()
+        return plan
 
-    async def holds(without: Sequence[str]) -> bool:
-        ran = await run(Trial(plan.files, plan.preload, on_disk=plan.on_disk, without=frozenset(without)))
-        ran = judged(plan, {name: name for name in plan.ids.values()}, ran)
-        return ran.finished and all(ran.status(name) == "passed" for name in plan.ids.values())
+    async def holds(files: Mapping[str, str], without: Sequence[str], names: Collection[str]) -> bool:
+        ran = await run(Trial(files, plan.preload, on_disk=plan.on_disk, without=frozenset(without)))
+        ran = judged(plan, {name: name for name in names}, ran)
+        return ran.finished and all(ran.status(name) == "passed" for name in names)
 
+    unshown = await _spare(data, lambda without: holds(plan.files, without, plan.ids.values()))
+    if not plan.alone:
+        return plan.model_copy(update={"unshown": unshown})
+    hidden = await _spare(data, lambda without: holds(plan.blank, [*plan.hidden, *without], plan.alone))
+    return plan.model_copy(update={"unshown": unshown, "hidden": (*plan.hidden, *hidden)})
+
+
+async def _spare(data: Sequence[str], holds: Callable[[Sequence[str]], Awaitable[bool]]) -> tuple[str, ...]:
+    """Those of some files without which the tests hold."""
     if await holds(data):
         return tuple(data)
     found: list[str] = []
@@ -213,15 +245,6 @@ def judged(plan: Plan, ran_as: Mapping[str, str], run: TestRun) -> TestRun:
     return dataclasses.replace(run, cases=cases)
 
 
-def noted_values(hits: Sequence[Hit], noted: Collection[int]) -> dict[int, list[tuple[object, object]]]:
-    """Residual assertion → what was noted at it, in order."""
-    found: dict[int, list[tuple[object, object]]] = {}
-    for hit in hits:
-        if hit.site in noted:
-            found.setdefault(hit.site, []).append((list(hit.values), hit.raised))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Bare:
     """A run of the tests without their expectations, among canaries."""
@@ -231,6 +254,8 @@ class Bare:
     """Delivered test id → the id under which it ran there."""
     canaries: Collection[str]
     """Ids under which canaries ran there."""
+    copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Delivered test id → the id under which its second copy ran there (Python)."""
 
 
 def adapted(plan: Plan, ran_as: Mapping[str, str], bare: Bare, real: TestRun) -> tuple[str, ...]:
@@ -240,8 +265,10 @@ def adapted(plan: Plan, ran_as: Mapping[str, str], bare: Bare, real: TestRun) ->
     found = []
     for name, numbers in plan.notes.items():
         watched = (sites - set(plan.unsteady.get(name, ()))) | set(numbers)
-        without, beside = bare.run.observed.get(bare.ran_as[name], ()), real.observed.get(ran_as[name], ())
-        if noted_values(without, watched) != noted_values(beside, watched):
+        hits = bare.run.observed.get(bare.ran_as[name], ()), real.observed.get(ran_as[name], ())
+        without, beside = (noted_values(each, watched) for each in hits)
+        copy = noted_values(bare.run.observed.get(bare.copies.get(name, ""), ()), watched)
+        if without.keys() != beside.keys() or not all(alike(without, beside, n, copy) for n in without):
             found.append(name)
     return (*found, *sorted(name for name in bare.canaries if bare.run.status(name) == "passed"))
 
@@ -287,7 +314,7 @@ def _rewritten(
 ) -> dict[str, Rewritten]:
     made = {}
     for index, (path, source) in enumerate(sources.items()):
-        others = [text for other, text in verifier.test_files.items() if other != path and other.endswith(".py")]
+        others = {other: text for other, text in verifier.test_files.items() if other != path and other.endswith(".py")}
         made[path] = rewrite(path, source, levels=levels, form=form, first=index * STRIDE, others=others)
     return made
 
@@ -319,7 +346,3 @@ def _different(first: Mapping[str, tuple[Expected, ...]], second: Mapping[str, t
         counts, again = (Counter(one.site for one in each) for each in (runs, others))
         found |= {site for site in counts | again if counts[site] != again[site]}
     return found
-
-
-def _assertions(text: str) -> int:
-    return sum(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(text)))

@@ -5,22 +5,32 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sandbox.grading.observations.base import Site
+from sandbox.grading.observations.blanking import (
+    DIRECT,
+    FORBIDDEN,
+    blank,
+    drop_ids,
+    drop_labels,
+    holds,
+    names_in_body,
+    strip,
+)
+from sandbox.grading.observations.demands import decides_inside, inputs, is_closed, is_of_made
 from sandbox.grading.observations.judge import is_tame
 from sandbox.grading.observations.lifting import DEEP, RESIDUAL, SHALLOW, Lifted, is_class_expression, method_condition
+from sandbox.grading.observations.origins import Origin, Origins
 from sandbox.grading.observations.parameters import tables
-from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, Names, called, names_in
+from sandbox.grading.observations.purity import Function, Local, Module, Names, called, names_in
+from sandbox.grading.observations.scopes import Scope
 
 SEE, SEE_NOW, RAISES, NOTE, BLANK = "_oc_see", "_oc_now", "_oc_raises", "_oc_note", "_oc_blank"
 """What the rewritten tests call; `runners/observing.py` provides them."""
 RAISING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp"})
-DIRECT = (ast.Await, ast.NamedExpr)
-"""What cannot move into a function of its own."""
-FORBIDDEN = (ast.Yield, ast.YieldFrom)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 MAX_SITES = 2000
 UNJUDGED = -1
@@ -42,49 +52,70 @@ class Rewritten:
     sites: tuple[Site, ...]
     notes: frozenset[int] = frozenset()
     """Numbers of assertions that are decided inside and whose operands are noted."""
+    shows: frozenset[tuple[str, ...]] = frozenset()
+    """Functions (classes, then their own name) that hold an expectation which cannot be taken away."""
+    providers: frozenset[str] = frozenset()
+    """Where these expectations come from: names of helpers and fixtures, and `.name` for attributes of a class."""
 
 
 def rewrite(
-    path: str, source: str, *, levels: Mapping[int, int], form: Form, first: int = 0, others: Collection[str] = ()
-) -> Rewritten:
+    path: str, source: str, *, levels: Mapping[int, int], form: Form, first: int = 0,
+    others: Mapping[str, str] | None = None,
+) -> Rewritten:  # fmt: skip
     """`source` with each assertion as its level says (default DEEP).
 
-    What only withheld parts used is blanked, except in a record. `others` are the texts of other files, which may import
-    from this one. Raises SyntaxError, ValueError, RecursionError for a file that cannot be read.
+    What only withheld parts used is blanked, except in a record. `others` are the other Python files of the tests (path → text),
+    which may import from this one. Raises SyntaxError, ValueError, RecursionError for a file that cannot be read.
     """
     tree = ast.parse(source)
     module = Module(tree)
-    writer = _Writer(path, module, tree, levels, form, first)
+    drop_labels(tree)
+    origins = Origins(copy.deepcopy(tree), others)
+    writer = _Writer(path, module, tree, levels, form, first, origins)
     tree = writer.visit(tree)
     if form != "record":
-        _strip(tree)
-        _blank(tree, module, writer, others)
+        strip(tree)
+        blank(tree, module, writer.scopes, origins if form == "blank" else None, list((others or {}).values()))
+        writer.mark_beside()
     ast.fix_missing_locations(tree)
-    return Rewritten(ast.unparse(tree) + "\n", tuple(writer.sites), frozenset(writer.notes))
+    return Rewritten(
+        ast.unparse(tree) + "\n", tuple(writer.sites), frozenset(writer.notes), frozenset(writer.shows),
+        frozenset(writer.providers),
+    )  # fmt: skip
 
 
 class _Writer(ast.NodeTransformer):
     """Replaces assertions inside functions, in text order."""
 
     def __init__(
-        self, path: str, module: Module, tree: ast.Module, levels: Mapping[int, int], form: Form, first: int
-    ) -> None:
+        self, path: str, module: Module, tree: ast.Module, levels: Mapping[int, int], form: Form, first: int,
+        origins: Origins,
+    ) -> None:  # fmt: skip
         self.path, self.module, self.tree, self.levels, self.form = path, module, tree, levels, form
+        self.origins = origins
+        self.shows: set[tuple[str, ...]] = set()
+        self.providers: set[str] = set()
+        self.withheld: dict[int, tuple[Function, Scope, set[str]]] = {}
+        """Site → its outermost function with its names, and those in what it withholds."""
         self.record = form == "record"
         self.notes: set[int] = set()
         self.next = first
         self.sites: list[Site] = []
-        self.scopes: list[tuple[Function, Local]] = []
+        self.scopes: list[tuple[Function, Local, Scope]] = []
         """Each outermost function that holds a site, with its names."""
         self._where: list[str] = []
         self._function: Function | None = None
         self._names: Names = module
+        self._scope: Scope = origins.module
+        self._class: ast.ClassDef | None = None
         self._repeats = 0
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        outer, self._class = self._class, copy.deepcopy(node)
         self._where.append(node.name)
         self.generic_visit(node)
         self._where.pop()
+        self._class = outer
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -99,17 +130,17 @@ class _Writer(ast.NodeTransformer):
             node.body = self._visit_body(node.body)
             self._repeats -= 1
             return node
-        _drop_ids(node)
+        drop_ids(node)
         local = Local(node, self.module, tables(node, self.module, self.tree))
-        self.scopes.append((node, local))
-        self._function, self._names = node, local
+        self._function, self._names, self._scope = node, local, self.origins.scope(node, self._class)
+        self.scopes.append((node, local, self._scope))
         self._where.append(node.name)
         helper = not node.name.startswith("test") or any(called(d) == "given" for d in node.decorator_list)
         self._repeats += helper
         node.body = self._visit_body(node.body)
         self._repeats -= helper
         self._where.pop()
-        self._function, self._names = None, self.module
+        self._function, self._names, self._scope = None, self.module, self.origins.module
         return node
 
     def _visit_body(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -168,18 +199,67 @@ class _Writer(ast.NodeTransformer):
 
     def _noted(self, number: int, judged: ast.expr, statement: ast.stmt) -> list[ast.stmt]:
         """An assertion that stays inside, its operands noted; in the blank form the operands alone."""
-        if self.form == "record" or self._function is None or _holds(judged, FORBIDDEN):
+        if self.form == "record" or self._function is None or holds(judged, FORBIDDEN):
             return [statement]
         lifted = Lifted(names=self._names, level=SHALLOW)
         for part in judged.elts if isinstance(judged, ast.Tuple) else [judged]:
             lifted.lift(part.value if isinstance(part, ast.Starred) else part)
         leaves = [node for leaf, node in zip(lifted.leaves, lifted.originals, strict=True) if leaf.observed]
         self.notes.add(number)
+        leaves = self._without_expectations(leaves)
         if self.form == "blank":
-            if any(_holds(leaf, DIRECT) for leaf in leaves):
+            if any(holds(leaf, DIRECT) for leaf in leaves):
                 return [ast.Expr(_note(number, leaf)) for leaf in leaves] or [ast.Pass()]
             return [ast.Expr(ast.Call(ast.Name(BLANK, ast.Load()), [ast.Constant(number), *map(_later, leaves)], []))]
         return [_Noting(number, leaves).visit(statement)]
+
+    def _without_expectations(self, leaves: list[ast.expr]) -> list[ast.expr]:
+        """Operands that the product computes, beside those that the test expects of it."""
+        origins = [self.origins.of(leaf, self._scope) for leaf in leaves]
+        if Origin.COMPUTED not in origins:
+            return leaves
+        expected = [leaf for leaf, origin in zip(leaves, origins, strict=True) if origin < Origin.COMPUTED]
+        computed = [leaf for leaf, origin in zip(leaves, origins, strict=True) if origin is Origin.COMPUTED]
+        if not expected and len(computed) > 1 and is_closed(self.origins, computed[-1], self._scope):
+            if any(name in self._scope.sources for name in names_in(computed[-1])) or any(
+                is_closed(self.origins, leaf, self._scope) for leaf in computed[:-1]
+            ):
+                self.shows.add(tuple(self._where))  # nothing tells which of them is expected, or its name keeps it
+            computed = computed[:-1]
+        behind = {name for leaf in expected for name in self.origins.behind(leaf, self._scope)}
+        if behind:
+            self._show(behind)
+        return computed
+
+    def _show(self, providers: set[str]) -> None:
+        self.shows.add(tuple(self._where))
+        self.providers |= providers
+
+    def _look(self, lifted: Lifted, condition: ast.expr) -> None:
+        """Note a function that has to hold an expectation beside what it reports."""
+        observed = [node for leaf, node in zip(lifted.leaves, lifted.originals, strict=True) if leaf.observed]
+        origins = [self.origins.of(node, self._scope) for node in observed]
+        if Origin.COMPUTED in origins and min(origins) < Origin.COMPUTED:
+            expected = [node for node, origin in zip(observed, origins, strict=True) if origin < Origin.COMPUTED]
+            self._show({name for node in expected for name in self.origins.behind(node, self._scope)})
+        elif len(observed) > 1 and is_of_made(self.origins, observed[-1], self._scope):
+            self.shows.add(tuple(self._where))
+        truth = isinstance(condition, ast.Name | ast.UnaryOp) and len(observed) == 1
+        if truth and decides_inside(self.origins, observed[0], self._scope):
+            self.shows.add(tuple(self._where))
+
+    def mark_beside(self) -> None:
+        """Mark sites whose expectation has a name that the delivered function still loads: its frame holds the value. Where that
+        is no input of the product either, the function shows an expectation."""
+        for index, site in enumerate(self.sites):
+            if site.number not in self.withheld:
+                continue
+            function, scope, names = self.withheld[site.number]
+            held = names & set(names_in_body(function))
+            if held:
+                self.sites[index] = site.model_copy(update={"beside": True})
+            if held - inputs(self.origins, function, scope):
+                self.shows.add(site.test)
 
     def visit_With(self, node: ast.With) -> ast.AST:
         made = self._raises_block(node)
@@ -196,7 +276,7 @@ class _Writer(ast.NodeTransformer):
     def _value(self, test: ast.expr) -> tuple[int, ast.stmt | None]:
         """The number of an assertion, and a report in place of it; None where it stays an assertion."""
         number, level = self._number()
-        if self._function is None or level == RESIDUAL or len(self.sites) >= MAX_SITES or _holds(test, FORBIDDEN):
+        if self._function is None or level == RESIDUAL or len(self.sites) >= MAX_SITES or holds(test, FORBIDDEN):
             return number, None
         lifted = Lifted(names=self._names, level=level)
         condition = lifted.lift(test)
@@ -210,12 +290,16 @@ class _Writer(ast.NodeTransformer):
             leaves=tuple(lifted.leaves), repeats=self._repeats > 0,
         )  # fmt: skip
         self.sites.append(site)
+        self._look(lifted, condition)
+        kept_back = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if not leaf.observed]
+        names = {name for node in kept_back for name in names_in(node) if self._names.binding_of(name) is not None}
+        self.withheld[number] = (self._function, self._scope, names)
         given = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if leaf.observed or self.record]
         return number, _report(number, given)
 
     def _raises(self, wanted: ast.expr, pattern: str, run: ast.expr) -> ast.stmt | None:
         """A report of an expression that must raise."""
-        if not is_class_expression(wanted) or _holds(run, (*DIRECT, *FORBIDDEN)):
+        if not is_class_expression(wanted) or holds(run, (*DIRECT, *FORBIDDEN)):
             return None
         number = self._raising_site(wanted, pattern, run)
         return None if number is None else _report(number, [*([wanted] if self.record else []), run])
@@ -246,7 +330,7 @@ class _Writer(ast.NodeTransformer):
         if pattern is None or not call.args or not is_class_expression(call.args[0]):
             return self._open_block(node, name) if self.form == "blank" else None
         (only, *more) = node.body
-        if not more and isinstance(only, ast.Expr) and name is None and not _holds(only, (*DIRECT, *FORBIDDEN)):
+        if not more and isinstance(only, ast.Expr) and name is None and not holds(only, (*DIRECT, *FORBIDDEN)):
             made = self._raises(call.args[0], pattern, only.value)
             return self._open_block(node, name) if made is None and self.form == "blank" else made
         number = self._raising_site(call.args[0], pattern, None)
@@ -283,7 +367,7 @@ def _pattern(call: ast.Call) -> str | None:
 
 
 def _report(number: int, parts: list[ast.expr]) -> ast.stmt:
-    name = SEE_NOW if any(_holds(part, DIRECT) for part in parts) else SEE
+    name = SEE_NOW if any(holds(part, DIRECT) for part in parts) else SEE
     given = parts if name == SEE_NOW else [_later(part) for part in parts]
     return ast.Expr(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(number), *given], []))
 
@@ -309,87 +393,7 @@ def _later(node: ast.expr) -> ast.expr:
     return ast.Lambda(empty, copy.deepcopy(node))
 
 
-def _holds(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
-    return any(isinstance(part, kinds) for part in ast.walk(node))
-
-
 def _conjuncts(test: ast.expr) -> list[ast.expr]:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return [part for value in test.values for part in _conjuncts(value)]
     return [test]
-
-
-def _drop_ids(function: Function) -> None:
-    """Ids of rows are names for people, and are often made of what is expected."""
-    for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and called(decorator) == "parametrize":
-            decorator.keywords = [word for word in decorator.keywords if word.arg != "ids"]
-            for row in ast.walk(decorator):
-                if isinstance(row, ast.Call) and called(row) == "param":
-                    row.keywords = [word for word in row.keywords if word.arg != "id"]
-
-
-def _strip(tree: ast.Module) -> None:
-    """Remove docstrings: they tell what is expected. Where a test reads any, those of tests alone."""
-    read = any(isinstance(node, ast.Attribute) and node.attr in ("__doc__", "getdoc") for node in ast.walk(tree))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node, clean=False) is not None:
-            if read and not isinstance(node, ast.Module) and not node.name.lower().startswith("test"):
-                continue
-            node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
-
-
-def _blank(tree: ast.Module, module: Module, writer: _Writer, others: Collection[str]) -> None:
-    """Put None in place of values that nothing in the delivered file uses any more."""
-    changed = True
-    while changed:
-        changed = False
-        for function, local in writer.scopes:
-            used = set(names_in_body(function))
-            for name, binding in local.bindings.items():
-                if name not in used and local.is_pure(name):
-                    changed |= _clear(binding)
-        used = set(names_in(tree))
-        for name, binding in module.bindings.items():
-            imported = any(name in text for text in others)
-            if name not in used and not imported and module.is_pure(name) and not name.startswith(("__", "pytest")):
-                changed |= _clear(binding)
-        for name, function in module.helpers.items():
-            imported = any(name in text for text in others)
-            elsewhere = {part for node in tree.body if node is not function for part in names_in(node)}
-            if name not in elsewhere and not imported and module.is_helper(name, module.bindings[name]):
-                changed |= _emptied(function)
-
-
-def _emptied(function: ast.FunctionDef) -> bool:
-    """Take away a body: it computes what is withheld."""
-    if len(function.body) == 1 and isinstance(function.body[0], ast.Pass):
-        return False
-    function.body = [ast.Pass()]
-    return True
-
-
-def names_in_body(function: Function) -> Iterator[str]:
-    """Names that a function's body loads; its decorators, which hold the tables, are left out."""
-    for statement in function.body:
-        yield from names_in(statement)
-
-
-def _clear(binding: Binding) -> bool:
-    changed = False
-    for cell in binding.cells or ():
-        changed |= _clear_cell(cell)
-    for assign in binding.assigns:
-        if not (isinstance(assign.value, ast.Constant) and assign.value.value is None):
-            assign.value = ast.Constant(None)
-            changed = True
-    return changed
-
-
-def _clear_cell(cell: Cell) -> bool:
-    if isinstance(cell.value, ast.Constant) and cell.value.value is None:
-        return False
-    if isinstance(cell.value, ast.Call) and called(cell.value) == "range":
-        return False  # what a loop runs over
-    cell.holder[cell.index] = ast.Constant(None)
-    return True

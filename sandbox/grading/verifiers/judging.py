@@ -74,6 +74,21 @@ def judge_run(expected: Sequence[str], prepared: PreparedSuite, run: TestRun) ->
     return Judgement(cases, outcome, cause, len(prepared.must_fail), tuple(noticed))
 
 
+def judge_both(expected: Sequence[str], runs: Sequence[Judgement]) -> Judgement:
+    """Of tests that ran apart: each has to pass in every run that it was in, and no run may be tampered with."""
+    known: dict[str, CaseResult] = {}
+    for case in (case for run in runs for case in run.cases):
+        if case.id not in known or known[case.id].status == "passed":
+            known[case.id] = case
+    cases = tuple(known.get(name, CaseResult(id=name, status="missing", message="did not run")) for name in expected)
+    worst = next((run for run in runs if run.outcome in (Cause.REPORT_UNREADABLE, Cause.TAMPERED)), None)
+    out_of_memory = any(run.outcome is Cause.OUT_OF_MEMORY for run in runs)
+    judged = judge_cases(cases, out_of_memory=out_of_memory)
+    outcome, cause = (judged.outcome, judged.cause) if worst is None else (worst.outcome, worst.cause)
+    findings = tuple(dict.fromkeys(found for run in runs for found in run.findings))
+    return Judgement(cases, outcome, cause, sum(run.canaries for run in runs), findings)
+
+
 def judge_difference(judgement: Judgement, adapted: Sequence[str]) -> Judgement:
     """`judgement` of work that passed, failed where it adapts to the assertions beside it."""
     if not adapted:

@@ -15,7 +15,8 @@ from sandbox.grading.canaries.insertion import PreparedSuite, insert_canaries
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.grading.observations.baits import bait_siblings
 from sandbox.grading.observations.braces import Rewriter
-from sandbox.grading.observations.hiding import canaries_of, kept_files, with_canaries
+from sandbox.grading.observations.hiding import first_suite, kept_files
+from sandbox.grading.observations.isolation import again
 from sandbox.grading.observations.plan import (
     Bare,
     Plan,
@@ -33,7 +34,7 @@ from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verifiers.admission import require_admissible
 from sandbox.grading.verifiers.canary_pool import MAX_FUNCTIONS, CanaryPool, OracleFails, PoolStore, make_pool
 from sandbox.grading.verifiers.entropy import task_entropy
-from sandbox.grading.verifiers.judging import Judgement, judge_compiled, judge_difference, judge_run
+from sandbox.grading.verifiers.judging import Judgement, judge_both, judge_compiled, judge_difference, judge_run
 from sandbox.grading.verifiers.languages import language_of, rewriter_of
 from sandbox.grading.verifiers.plan_store import PlanStore
 from sandbox.tasks.environments import EnvironmentStore
@@ -76,55 +77,70 @@ async def run_suite(
     prepared = prepare_suite(verifier, pool, draw)
     order = order_of(task, verifier, environments, prepared.shuffled(draw))
     adapter = adapter_of(verifier)
-    bare = await _collect_bare(sandbox, adapter, order, original, prepared, plan, draw, spent)
-    run = await _collect_prepared(sandbox, adapter, order, prepared, plan, rewriter_of(verifier), spent)
-    judgement = judge_run(expected, prepared, run)
-    if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
-        judgement = judge_difference(judgement, adapted(plan, prepared.ids, bare, run))
-    known = plan.compiled_in if plan is not None else ()
-    read = {path for each in (run, bare and bare.run) if each for path in each.compiled_in & prepared.files.keys()}
-    judgement = judge_compiled(judgement, sorted(read.difference(known)))
+    if plan is not None and plan.blank:
+        judgement = await _run_apart(sandbox, adapter, order, original, prepared, plan, pool, draw)
+    else:
+        bare = await _collect_bare(sandbox, adapter, order, original, prepared, plan, spent)
+        run = await _collect_prepared(sandbox, adapter, order, prepared, plan, rewriter_of(verifier), spent)
+        judgement = judge_run(expected, prepared, run)
+        if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
+            judgement = judge_difference(judgement, adapted(plan, prepared.ids, bare, run))
+        known = plan.compiled_in if plan is not None else ()
+        read = {path for each in (run, bare and bare.run) if each for path in each.compiled_in & prepared.files.keys()}
+        judgement = judge_compiled(judgement, sorted(read.difference(known)))
     named = zip((*original.fail_to_pass, *original.pass_to_pass), judgement.cases, strict=True)
     return replace(judgement, cases=tuple(case.model_copy(update={"id": name}) for name, case in named))
 
 
+async def _run_apart(
+    sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, prepared: PreparedSuite, plan: Plan,
+    pool: CanaryPool, draw: random.Random,
+) -> Judgement:  # fmt: skip
+    """Judge a Python suite that shows expectations by two runs. Reports count in the first, which shows none and ends, and is
+    read, before anything that shows one enters the sandbox. In the second the tests that decide inside have to pass besides."""
+    language, spent = language_of(verifier), Spent()
+    assert language is not None
+    first = first_suite(language, verifier, plan, pool.renaming, draw)
+    ids = first.shuffled(draw)
+    alone = replace(order, ids=ids, files=files_of(ids))
+    one = await _collect_prepared(sandbox, adapter, alone, first, plan, None, spent) if ids else None
+    ids = tuple({*(prepared.ids[name] for name in plan.beside), *prepared.must_fail, *prepared.decoys})
+    beside = replace(order, ids=tuple(draw.sample(ids, len(ids))), files=files_of(ids))
+    two = await _collect_prepared(sandbox, adapter, beside, prepared, plan, None, spent)
+    judgements = [judge_run(plan.beside, prepared, two)]
+    if one is not None:
+        judgements.insert(0, judge_run(plan.alone, first, one))
+    judgement = judge_both(
+        tuple(plan.ids[name] for name in (*verifier.fail_to_pass, *verifier.pass_to_pass)), judgements
+    )
+    if one is not None and judgement.outcome is Cause.ALL_PASSED:
+        copies = {name: first.ids[again(name)] for name in plan.notes}
+        judgement = judge_difference(judgement, adapted(plan, prepared.ids, Bare(one, first.ids, (), copies), two))
+    return judgement
+
+
 async def _collect_bare(
     sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, prepared: PreparedSuite, plan: Plan | None,
-    draw: random.Random, spent: Spent,
+    spent: Spent,
 ) -> Bare | None:  # fmt: skip
-    """Drive the work by tests that show no expectation but those of canaries, which are wrong.
+    """Drive work in JavaScript, Go or Rust by tests that show no expectation but those of canaries, which are wrong.
 
     It ends, and is read, before any test that shows a right expectation enters the sandbox. None where no test shows one,
     or nothing could be told from the run.
     """
-    if plan is None or not plan.residual or not (plan.notes or prepared.must_fail):
+    rewriter = rewriter_of(verifier)
+    if plan is None or rewriter is None or not plan.residual or not (plan.notes or prepared.must_fail):
         return None
-    rewriter, language = rewriter_of(verifier), language_of(verifier)
-    assert language is not None
-    if rewriter is not None:
-        files = kept_files(rewriter, plan, prepared)
-        ran_as = {name: prepared.ids[name] for name in plan.notes}
-        ids = sorted({*ran_as.values(), *prepared.must_fail})
-        held = held_in_memory(adapter, order.files, files)
-        await write_tests(sandbox, {path: b"" if path in held else text for path, text in files.items()})
-        order = replace(
-            order, ids=tuple(ids), modules={path: files[path].decode() for path in sorted(held)},
-            sites=_sites(rewriter, plan, prepared),
-        )  # fmt: skip
-        return Bare(await collect(sandbox, adapter, order, spent), ran_as, prepared.must_fail)
-    looked_at = {*files_of(tuple(plan.notes)), *(sibling.path for sibling, _ in prepared.siblings)}
-    blank = {path: text for path, text in plan.blank.items() if path in looked_at}
-    canaries = canaries_of(language, prepared, blank)
-    left_out = {*plan.files, *plan.unshown}
-    files = {path: text.encode() for path, text in verifier.test_files.items() if path not in left_out}
-    modules = with_canaries(language, blank, prepared, draw)
-    on_disk = {path: text.encode() if plan.on_disk else b"" for path, text in modules.items()}
-    await write_tests(sandbox, {**files, **on_disk})
+    files = kept_files(rewriter, plan, prepared)
+    ran_as = {name: prepared.ids[name] for name in plan.notes}
+    ids = sorted({*ran_as.values(), *prepared.must_fail})
+    held = held_in_memory(adapter, order.files, files)
+    await write_tests(sandbox, {path: b"" if path in held else text for path, text in files.items()})
     order = replace(
-        order, ids=tuple(sorted({*plan.notes, *canaries})), files=tuple(sorted(blank)),
-        modules={} if plan.on_disk else modules, preload=plan.preload, indexed="use",
+        order, ids=tuple(ids), modules={path: files[path].decode() for path in sorted(held)},
+        sites=_sites(rewriter, plan, prepared),
     )  # fmt: skip
-    return Bare(await collect(sandbox, adapter, order, spent), {name: name for name in plan.notes}, canaries)
+    return Bare(await collect(sandbox, adapter, order, spent), ran_as, prepared.must_fail)
 
 
 def _sites(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[int, str]:
@@ -261,6 +277,8 @@ async def canary_pool(
             rewriter is not None and plan.residual
         ):  # nobody would notice that the others adapt to what decides beside them
             unmet = {name: sites for name, sites in unmet.items() if name in plan.notes}
+        if plan.blank:  # what is reported beside an expectation may be taken from it
+            unmet = {name: sites for name, sites in unmet.items() if name in plan.alone}
         bits = task_entropy(verifier, plan, unmet)
         if 0 < bits < min_entropy:
             raise LowEntropy(bits)

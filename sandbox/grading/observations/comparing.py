@@ -1,0 +1,84 @@
+"""Whether two runs of the same work computed the same at an assertion.
+
+Objects are compared by what they hold. A number that counts objects, a time, and what an object keeps once it was compared
+differ for honest work as well. So each noted test stands in the first run twice: what differs between the two copies there is
+not compared, and of an object only what it holds in both runs is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sandbox.grading.adapters.base import Hit
+
+Noted = dict[int, list[tuple[object, object]]]
+
+
+def noted_values(hits: Sequence[Hit], noted: Collection[int]) -> Noted:
+    """Assertion → what was reported at it, in order."""
+    found: Noted = {}
+    for hit in hits:
+        if hit.site in noted:
+            found.setdefault(hit.site, []).append((list(hit.values), hit.raised))
+    return found
+
+
+def alike(first: Noted, second: Noted, number: int, copy: Noted) -> bool:
+    """Whether an assertion was told the same in both runs. `copy` is what the test's second copy was told in the first."""
+    here, there, again = first.get(number, []), second.get(number, []), copy.get(number, [])
+    if len(here) != len(there):
+        return False
+    for index, (a, b) in enumerate(zip(here, there, strict=True)):
+        twin: Any = again[index] if index < len(again) else None
+        if not _same(list(a), list(b), None if twin is None else list(twin), within=False):
+            return False
+    return True
+
+
+def _same(a: Any, b: Any, twin: Any, *, within: bool) -> bool:
+    """`within`: inside an object of the product, whose parts may differ from object to object."""
+    if a == b:
+        return True
+    if within and (a is None or b is None or (twin is not None and _differs(a, twin))):
+        return True
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(
+            _same(x, y, _part(twin, index), within=within) for index, (x, y) in enumerate(zip(a, b, strict=True))
+        )
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        if a.keys() == {"o"}:
+            return _same_objects(a["o"], b["o"], _part(twin, "o"))
+        return all(_same(a[key], b[key], _part(twin, key), within=within) for key in a)
+    return False
+
+
+def _same_objects(a: Any, b: Any, twin: Any) -> bool:
+    if not isinstance(a, dict) or not isinstance(b, dict) or a.get("t") != b.get("t"):
+        return False
+    if "h" not in a or "h" not in b:
+        return bool(a.get("b") == b.get("b"))
+    held, other, again = (_held(part) for part in (a, b, twin))
+    return all(_same(held[key], other[key], again.get(key), within=True) for key in held.keys() & other.keys())
+
+
+def _held(data: Any) -> dict[str, Any]:
+    """Attribute → value of a noted object."""
+    parts = data.get("h") if isinstance(data, dict) else None
+    pairs = parts.get("d") if isinstance(parts, dict) else None
+    return {repr(pair[0]): pair[1] for pair in pairs or () if isinstance(pair, list) and len(pair) == 2}
+
+
+def _part(data: Any, key: int | str) -> Any:
+    try:
+        return data[key]
+    except (TypeError, LookupError):
+        return None
+
+
+def _differs(a: Any, twin: Any) -> bool:
+    """Whether a plain part is another one in the second copy; of containers the parts are looked at."""
+    kinds = ("l", "t", "d", "o", "S", "F")
+    if isinstance(a, dict) and isinstance(twin, dict) and a.keys() == twin.keys() and a.keys() & set(kinds):
+        return False
+    return bool(a != twin)
