@@ -66,7 +66,7 @@ SPOKEN = re.compile(
 
 
 def text_bits(text: str) -> float:
-    """Bits of a value of JavaScript, Go or Rust that is told as a text (`observations/braces.py`).
+    """Bits of a value of JavaScript, Go or Rust that is told as a text (`observations/brace_tests/braces.py`).
 
     Of a structure its texts, numbers and truths count, and neither its types nor its fields.
     """

@@ -13,7 +13,7 @@ import re
 from sandbox.grading.redteam import order_of
 from tests.redteam.base import Pair
 
-FILE = re.compile(r"[a-z]\d\d_\w+")
+FILE = re.compile(r"[a-z]\d{2,3}_\w+")
 
 
 def pairs() -> list[Pair]:

@@ -39,7 +39,7 @@ EMBEDS = (
 )
 """Tells what files the product's own packages embed."""
 OBSERVED = re.compile(r"\x02observed (\d{1,9})((?: [0-9a-f]*\.){1,4})\n?")
-"""The report of an observed assertion (`observations/go.py`, `observations/rust.py`): site, values as hexadecimal."""
+"""The report of an observed assertion (`go.py`, `rust.py` of `observations/brace_tests`): site, values as hexadecimal."""
 TORN = re.compile(r"[^\n ]\s*--- (?P<status>PASS|FAIL|SKIP): (?P<name>\S+) \([\d.]+s\)\n?$")
 """The end of a test behind something printed without a newline, which go's own reader (before 1.20) takes for output."""
 STATUSES: dict[str, CaseStatus] = {"pass": "passed", "fail": "failed", "skip": "skipped"}

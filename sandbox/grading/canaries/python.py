@@ -12,7 +12,7 @@ from sandbox.grading.canaries.base import Block, Place, Value, ValueKind
 from sandbox.grading.canaries.plausible import plausible
 
 NOTE = "_oc_note"
-"""What a rewritten test passes an operand through that is compared inside (`observations/python.py`)."""
+"""What a rewritten test passes an operand through that is compared inside (`observations/python_tests/python.py`)."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 EQUALITIES = frozenset(
     {"assertEqual", "assertEquals", "assert_equal", "assertListEqual", "assertTupleEqual", "assertDictEqual",

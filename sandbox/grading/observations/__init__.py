@@ -1,5 +1,5 @@
 """Observations: hidden tests report what the product computes, and the host judges it.
 
-`base` holds the records, `values` the plain data that crosses the sandbox's border, `judge` the expressions that are
-evaluated outside. Each language rewrites its own tests (`python` for pytest and unittest).
+`reports` holds the records and judges them, `python_tests` and `brace_tests` take the tests of a language apart. On these, `plan`
+and `rewriting` find out with the oracle's work what a suite delivers, and `hiding` what its first run holds.
 """

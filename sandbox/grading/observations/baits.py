@@ -16,9 +16,9 @@ from sandbox.grading.canaries.base import Language, SiblingTest
 from sandbox.grading.canaries.insertion import blocks_by_name
 from sandbox.grading.canaries.literals import words_of
 from sandbox.grading.canaries.plausible import plausible
-from sandbox.grading.observations.base import Site
 from sandbox.grading.observations.plan import Plan
-from sandbox.grading.observations.python import SEE
+from sandbox.grading.observations.python_tests.python import SEE
+from sandbox.grading.observations.reports.base import Site
 
 BAITS = 2
 """Other values tried of one assertion."""

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Mapping
 from sandbox.grading.canaries.base import Language
 from sandbox.grading.canaries.insertion import PreparedSuite, Renaming, blocks_of, insert_canaries
 from sandbox.grading.canaries.scanning import mask
-from sandbox.grading.observations.braces import Rewriter
-from sandbox.grading.observations.deciding import TestFile
-from sandbox.grading.observations.isolation import again
-from sandbox.grading.observations.items import Itemised, Reached
-from sandbox.grading.observations.javascript import JavaScriptRewriter
+from sandbox.grading.observations.brace_tests.braces import Rewriter
+from sandbox.grading.observations.brace_tests.deciding import TestFile
+from sandbox.grading.observations.brace_tests.items import Itemised, Reached
+from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
 from sandbox.grading.observations.js_first_run import is_alone
 from sandbox.grading.observations.plan import Plan
+from sandbox.grading.observations.python_tests.isolation import again
 from sandbox.tasks.spec import SuiteVerifier
 
 Names = tuple[str, ...]

@@ -14,12 +14,12 @@ from sandbox.grading.adapters.base import TestRun
 from sandbox.grading.canaries.base import Language, Place
 from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.scanning import mask
-from sandbox.grading.observations.braces import Edit, applied
-from sandbox.grading.observations.deciding import ASSERTS, SCRIPTS, TestFile
-from sandbox.grading.observations.helper_files import pruned
-from sandbox.grading.observations.judge import judge_test
+from sandbox.grading.observations.brace_tests.braces import Edit, applied
+from sandbox.grading.observations.brace_tests.deciding import ASSERTS, SCRIPTS, TestFile
+from sandbox.grading.observations.brace_tests.helper_files import pruned
+from sandbox.grading.observations.brace_tests.statements import TESTS, Names
 from sandbox.grading.observations.plan import MAX_DATA, Plan, RunTrial, Trial, judged, observed_verifier
-from sandbox.grading.observations.statements import TESTS, Names
+from sandbox.grading.observations.reports.judge import judge_test
 from sandbox.tasks.spec import SuiteVerifier
 
 ROUNDS = 3

@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sandbox.grading.adapters.base import Case, Hit, TestRun, files_of
-from sandbox.grading.observations.base import Expected, Frozen, Site
-from sandbox.grading.observations.comparing import alike, noted_values
-from sandbox.grading.observations.first_run import find_first_run, residual_of
-from sandbox.grading.observations.judge import judge_hit, judge_test
-from sandbox.grading.observations.lifting import DEEP, RESIDUAL
-from sandbox.grading.observations.python import STRIDE, Form, Rewritten, rewrite
+from sandbox.grading.observations.python_tests.first_run import find_first_run, residual_of
+from sandbox.grading.observations.python_tests.lifting import DEEP, RESIDUAL
+from sandbox.grading.observations.python_tests.python import STRIDE, Form, Rewritten, rewrite
+from sandbox.grading.observations.reports.base import Expected, Frozen, Site
+from sandbox.grading.observations.reports.comparing import alike, noted_values
+from sandbox.grading.observations.reports.judge import judge_hit, judge_test
 from sandbox.tasks.spec import SuiteVerifier
 
 ROUNDS = 4

@@ -9,14 +9,14 @@ from pathlib import PurePosixPath
 
 from sandbox.grading.adapters.base import Case, Hit, TestRun
 from sandbox.grading.canaries.base import Place
-from sandbox.grading.observations.base import Expected, Site
-from sandbox.grading.observations.braces import Rewriter, Rewritten, rewrite
+from sandbox.grading.observations.brace_tests.braces import Rewriter, Rewritten, rewrite
+from sandbox.grading.observations.brace_tests.items import Itemised
+from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
 from sandbox.grading.observations.hiding import deciding_tests, only_tests
-from sandbox.grading.observations.items import Itemised
-from sandbox.grading.observations.javascript import JavaScriptRewriter
 from sandbox.grading.observations.js_first_run import with_first_run
-from sandbox.grading.observations.judge import judge_hit, judge_test
 from sandbox.grading.observations.plan import MAX_DATA, Plan, RunTrial, Trial, observed_verifier
+from sandbox.grading.observations.reports.base import Expected, Site
+from sandbox.grading.observations.reports.judge import judge_hit, judge_test
 from sandbox.grading.observations.trimming import trimmed, without_block, without_remarks_of
 from sandbox.tasks.spec import SuiteVerifier
 

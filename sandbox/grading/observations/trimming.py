@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 
 from sandbox.grading.canaries.insertion import blocks_of
 from sandbox.grading.canaries.scanning import mask
-from sandbox.grading.observations.braces import Edit, Rewriter, applied
+from sandbox.grading.observations.brace_tests.braces import Edit, Rewriter, applied
+from sandbox.grading.observations.brace_tests.items import Itemised, without_remarks
 from sandbox.grading.observations.hiding import deciding_tests, only_tests
-from sandbox.grading.observations.items import Itemised, without_remarks
 from sandbox.tasks.spec import SuiteVerifier
 
 SOURCES = (".go", ".rs")

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from sandbox.grading.observations.base import Expected, Site
-from sandbox.grading.observations.braces import is_text
+from sandbox.grading.observations.brace_tests.braces import is_text
 from sandbox.grading.observations.plan import Plan
-from sandbox.grading.observations.values import Types, Unreadable, Value, decode
+from sandbox.grading.observations.reports.base import Expected, Site
+from sandbox.grading.observations.reports.values import Types, Unreadable, Value, decode
 from sandbox.tasks.entropy import RAISES_BITS, SPOKEN, text_bits, value_bits
 from sandbox.tasks.spec import SuiteVerifier
 

@@ -8,10 +8,10 @@ from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.grading.canaries.rust import RustTests
-from sandbox.grading.observations.braces import Rewriter
-from sandbox.grading.observations.go import GoRewriter
-from sandbox.grading.observations.javascript import JavaScriptRewriter
-from sandbox.grading.observations.rust import RustRewriter
+from sandbox.grading.observations.brace_tests.braces import Rewriter
+from sandbox.grading.observations.brace_tests.go import GoRewriter
+from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
+from sandbox.grading.observations.brace_tests.rust import RustRewriter
 from sandbox.tasks.spec import SuiteVerifier
 
 LANGUAGES: dict[str, Language] = {

@@ -14,9 +14,8 @@ from sandbox.grading.canaries.base import SiblingTest
 from sandbox.grading.canaries.insertion import PreparedSuite, insert_canaries
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.grading.observations.baits import bait_siblings
-from sandbox.grading.observations.braces import Rewriter
+from sandbox.grading.observations.brace_tests.braces import Rewriter
 from sandbox.grading.observations.hiding import first_suite, kept_files
-from sandbox.grading.observations.isolation import again
 from sandbox.grading.observations.plan import (
     Bare,
     Plan,
@@ -27,6 +26,7 @@ from sandbox.grading.observations.plan import (
     missed,
     observed_verifier,
 )
+from sandbox.grading.observations.python_tests.isolation import again
 from sandbox.grading.observations.rewriting import judged_below, make_brace_plan, site_ids
 from sandbox.grading.patches.apply import apply, write_tests
 from sandbox.grading.patches.patch import from_files

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.grading.canaries.insertion import MAX_BLOCK_BYTES, MAX_SOURCE_BYTES, blocks_of
-from sandbox.grading.observations.braces import Rewriter, rewrite
-from sandbox.grading.observations.go import GoRewriter
+from sandbox.grading.observations.brace_tests.braces import Rewriter, rewrite
+from sandbox.grading.observations.brace_tests.go import GoRewriter
+from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
+from sandbox.grading.observations.brace_tests.rust import RustRewriter
 from sandbox.grading.observations.hiding import deciding_tests, only_tests
-from sandbox.grading.observations.javascript import JavaScriptRewriter
-from sandbox.grading.observations.rust import RustRewriter
 
 JS, GO, RUST = JavaScriptRewriter(), GoRewriter(), RustRewriter()
 REWRITERS: tuple[Rewriter, ...] = (JS, GO, RUST)

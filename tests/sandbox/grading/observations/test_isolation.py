@@ -10,11 +10,11 @@ import pytest
 from sandbox.grading.adapters.base import Hit
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.grading.observations.baits import bait_siblings
-from sandbox.grading.observations.base import Leaf, Site
-from sandbox.grading.observations.comparing import alike, noted_values
-from sandbox.grading.observations.isolation import Isolated, again, isolate
 from sandbox.grading.observations.plan import Plan
-from sandbox.grading.observations.python import rewrite
+from sandbox.grading.observations.python_tests.isolation import Isolated, again, isolate
+from sandbox.grading.observations.python_tests.python import rewrite
+from sandbox.grading.observations.reports.base import Leaf, Site
+from sandbox.grading.observations.reports.comparing import alike, noted_values
 
 HEAD = "import json, pytest, unittest\nfrom prices import Price, with_tax, price\n\n"
 KEPT = "\n\ndef test_kept():\n    assert with_tax(Price(20000)).cents == 23800\n"

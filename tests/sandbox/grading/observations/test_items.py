@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.grading.observations.go import GoRewriter
-from sandbox.grading.observations.items import Itemised, Reached, without_remarks
-from sandbox.grading.observations.rust import RustRewriter
+from sandbox.grading.observations.brace_tests.go import GoRewriter
+from sandbox.grading.observations.brace_tests.items import Itemised, Reached, without_remarks
+from sandbox.grading.observations.brace_tests.rust import RustRewriter
 from sandbox.grading.observations.trimming import trimmed
 
 GO, RUST = GoRewriter(), RustRewriter()

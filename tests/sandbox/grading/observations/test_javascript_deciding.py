@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.grading.canaries.insertion import MAX_SOURCE_BYTES
-from sandbox.grading.observations.deciding import TestFile
-from sandbox.grading.observations.helper_files import pruned
+from sandbox.grading.observations.brace_tests.deciding import TestFile
+from sandbox.grading.observations.brace_tests.helper_files import pruned
+from sandbox.grading.observations.brace_tests.statements import statements
 from sandbox.grading.observations.js_first_run import is_alone, without_comments
-from sandbox.grading.observations.statements import statements
 
 HELPERS = {
     "checks.js": "const assert = require('assert');\nconst polite = (t) => assert.ok(t);\nconst named = () => 'bob';\n"

@@ -17,15 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.grading.adapters.base import Hit
-from sandbox.grading.observations import judge
-from sandbox.grading.observations.base import Expected, Leaf, Site
-from sandbox.grading.observations.judge import Unjudgeable, holds, is_tame, judge_hit, judge_test
 from sandbox.grading.observations.plan import TestRun, make_plan
-from sandbox.grading.observations.python import rewrite
-from sandbox.grading.observations.values import Opaque, Unreadable, Value, decode, is_plain
+from sandbox.grading.observations.python_tests.python import rewrite
+from sandbox.grading.observations.reports import judge
+from sandbox.grading.observations.reports.base import Expected, Leaf, Site
+from sandbox.grading.observations.reports.judge import Unjudgeable, holds, is_tame, judge_hit, judge_test
+from sandbox.grading.observations.reports.values import Opaque, Unreadable, Value, decode, is_plain
 from sandbox.tasks.spec import PytestVerifier
 
-RUNNERS = Path(judge.__file__).parents[1] / "runners"
+RUNNERS = Path(judge.__file__).parents[2] / "runners"
 RUNNER = "".join((RUNNERS / name).read_text(encoding="utf-8") for name in ("encoding.py", "observing.py"))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.grading.observations.base import Expected, Leaf, Site
 from sandbox.grading.observations.plan import Plan
+from sandbox.grading.observations.reports.base import Expected, Leaf, Site
 from sandbox.grading.verifiers.entropy import shown_values, site_bits, task_entropy
 from sandbox.tasks.entropy import MIN_ENTROPY, answer_bits, calls_entropy, text_bits, value_bits
 from sandbox.tasks.spec import CallsVerifier, PytestVerifier

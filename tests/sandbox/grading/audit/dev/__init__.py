@@ -8,7 +8,6 @@ from __future__ import annotations
 from tests.bench.auditor_trajectories import BlindTrajectory
 from tests.sandbox.grading.audit.dev import (
     eighth,
-    eleventh,
     fifth,
     fourth,
     go,
@@ -24,9 +23,9 @@ from tests.sandbox.grading.audit.dev import (
     second_honest,
     seventh,
     sixth,
-    tenth,
     third,
 )
+from tests.sandbox.grading.audit.dev.later import eleventh, tenth
 
 MODULES = (
     python,

@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sandbox.grading.adapters.base import Hit
-from sandbox.grading.observations.base import Expected, Site
-from sandbox.grading.observations.values import Cut, Opaque, Raised, Types, Unreadable, Value, decode
+from sandbox.grading.observations.reports.base import Expected, Site
+from sandbox.grading.observations.reports.values import Cut, Opaque, Raised, Types, Unreadable, Value, decode
 
 MAX_MESSAGE = 2000
 """Characters of an exception's message that a pattern is searched in."""

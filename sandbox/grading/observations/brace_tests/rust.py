@@ -9,9 +9,9 @@ from dataclasses import replace
 from sandbox.grading.canaries.base import Block
 from sandbox.grading.canaries.rust import RustTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets
-from sandbox.grading.observations.braces import SITE, Assertion, Edit
-from sandbox.grading.observations.items import Item
-from sandbox.grading.observations.rust_items import in_tests, items, mended
+from sandbox.grading.observations.brace_tests.braces import SITE, Assertion, Edit
+from sandbox.grading.observations.brace_tests.items import Item
+from sandbox.grading.observations.brace_tests.rust_items import in_tests, items, mended
 
 EQUAL = re.compile(rb"(?<!\w)assert_eq!\s*(\()")
 CONSTANT = re.compile(

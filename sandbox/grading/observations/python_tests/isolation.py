@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from sandbox.grading.observations.origins import helper_path
-from sandbox.grading.observations.purity import Function, called
+from sandbox.grading.observations.python_tests.origins import helper_path
+from sandbox.grading.observations.python_tests.purity import Function, called
 
 Place = tuple[str, tuple[str, ...]]
 """Path of a test file, and the names of a test in it."""

@@ -9,7 +9,7 @@ from itertools import islice
 
 from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.scanning import brackets, mask
-from sandbox.grading.observations.items import Item, at_depth_0
+from sandbox.grading.observations.brace_tests.items import Item, at_depth_0
 
 KEYWORD = re.compile(rb"(?:^|(?<=;))[ \t]*(?P<word>func|var|const|type|import|package)\b", re.MULTILINE)
 FUNCTION = re.compile(rb"[ \t]*func\s*(?:\((?P<receiver>[^()]*)\)\s*)?(?P<name>\w+)")

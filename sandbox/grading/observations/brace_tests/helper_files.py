@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from sandbox.grading.canaries.scanning import arguments_after, mask
-from sandbox.grading.observations.braces import Edit, applied
-from sandbox.grading.observations.deciding import EXPORTED
-from sandbox.grading.observations.statements import ANY_WORD, TESTS, Statement, statements
+from sandbox.grading.observations.brace_tests.braces import Edit, applied
+from sandbox.grading.observations.brace_tests.deciding import EXPORTED
+from sandbox.grading.observations.brace_tests.statements import ANY_WORD, TESTS, Statement, statements
 
 OBJECT = re.compile(rb"(?:module\.exports\s*=|export\s+default)\s*(\{)")
 KEY = re.compile(rb"\s*([A-Za-z_$][\w$]*)\s*(?P<colon>:?)")

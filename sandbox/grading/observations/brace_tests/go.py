@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from sandbox.grading.canaries.base import Block
 from sandbox.grading.canaries.go import GoTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets
-from sandbox.grading.observations.braces import FIRST, SITE, Assertion, Edit
-from sandbox.grading.observations.go_items import items, mended
-from sandbox.grading.observations.items import Item
+from sandbox.grading.observations.brace_tests.braces import FIRST, SITE, Assertion, Edit
+from sandbox.grading.observations.brace_tests.go_items import items, mended
+from sandbox.grading.observations.brace_tests.items import Item
 
 IF = re.compile(rb"\bif\b(?P<head>[^\n]{0,2000}?)(?P<brace>\{)[ \t]*(?=\n)")
 FAILS = re.compile(rb"\s*(?P<t>\w+)\.(?:Fatal|Error|Fail|Log)\w*\(")

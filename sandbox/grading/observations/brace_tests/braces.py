@@ -14,7 +14,7 @@ from typing import Protocol
 from sandbox.grading.canaries.base import Block, Language
 from sandbox.grading.canaries.insertion import MAX_BLOCK_BYTES, blocks_of
 from sandbox.grading.canaries.scanning import Syntax, mask
-from sandbox.grading.observations.base import Leaf, Site
+from sandbox.grading.observations.reports.base import Leaf, Site
 
 MAX_SITES = 2000
 TEXT = "(the value as a text)"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from sandbox.grading.observations.origins import Origin, Origins
-from sandbox.grading.observations.purity import Function, called
-from sandbox.grading.observations.scopes import Scope
+from sandbox.grading.observations.python_tests.origins import Origin, Origins
+from sandbox.grading.observations.python_tests.purity import Function, called
+from sandbox.grading.observations.python_tests.scopes import Scope
 
 
 def decides_inside(origins: Origins, node: ast.expr, scope: Scope, seen: set[str] | None = None) -> bool:

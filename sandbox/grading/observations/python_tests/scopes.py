@@ -7,8 +7,8 @@ import builtins
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from sandbox.grading.observations.parameters import parameter_names
-from sandbox.grading.observations.purity import Function, called
+from sandbox.grading.observations.python_tests.parameters import parameter_names
+from sandbox.grading.observations.python_tests.purity import Function, called
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import PurePosixPath
 
-from sandbox.grading.observations.purity import Function, called
-from sandbox.grading.observations.scopes import Scope, arguments_of, bound, scope_of
+from sandbox.grading.observations.python_tests.purity import Function, called
+from sandbox.grading.observations.python_tests.scopes import Scope, arguments_of, bound, scope_of
 
 MAX_DEPTH = 40
 MAX_HELPER_BYTES = 200_000

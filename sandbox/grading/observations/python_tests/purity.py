@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sandbox.grading.observations.pure_functions import USABLE, is_pure_function
+from sandbox.grading.observations.python_tests.pure_functions import USABLE, is_pure_function
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 PURE_BUILTINS = frozenset(

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sandbox.grading.observations.braces import Edit, applied
-from sandbox.grading.observations.statements import Load, Names, Statement, statements
+from sandbox.grading.observations.brace_tests.braces import Edit, applied
+from sandbox.grading.observations.brace_tests.statements import Load, Names, Statement, statements
 
 ASSERTS = re.compile(
     rb"(?<![\w$.])(?:assert|expect|should|strictEqual|deepStrictEqual|ok|equal|deepEqual|throws|rejects)\b|\bthrow\b"

@@ -9,13 +9,13 @@ from pathlib import Path
 from sandbox.grading.canaries.base import Block
 from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets, literal_spans
-from sandbox.grading.observations.braces import SITE, Assertion, Edit
-from sandbox.grading.observations.deciding import shows
-from sandbox.grading.observations.judge import is_tame
+from sandbox.grading.observations.brace_tests.braces import SITE, Assertion, Edit
+from sandbox.grading.observations.brace_tests.deciding import shows
+from sandbox.grading.observations.reports.judge import is_tame
 
 SUPPORT = " ".join(
     line.strip()
-    for line in (Path(__file__).parents[1] / "runners" / "observe.js").read_text(encoding="utf-8").split("\n")
+    for line in (Path(__file__).parents[2] / "runners" / "observe.js").read_text(encoding="utf-8").split("\n")
     if not line.lstrip().startswith("//")
 )
 CALL = re.compile(

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from sandbox.grading.canaries.insertion import blocks_of
 from sandbox.grading.canaries.scanning import BRACKETS, CLOSED_BY, mask
-from sandbox.grading.observations.braces import Edit, Rewriter
+from sandbox.grading.observations.brace_tests.braces import Edit, Rewriter
 
 Names = tuple[str, ...]
 WORD = re.compile(rb"(?P<before>\.|::)?[ \t]*\b(?P<word>[A-Za-z_]\w*)")

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sandbox.grading.observations.base import Site
-from sandbox.grading.observations.blanking import (
+from sandbox.grading.observations.python_tests.blanking import (
     DIRECT,
     FORBIDDEN,
     blank,
@@ -20,13 +19,21 @@ from sandbox.grading.observations.blanking import (
     names_in_body,
     strip,
 )
-from sandbox.grading.observations.demands import decides_inside, inputs, is_closed, is_of_made
-from sandbox.grading.observations.judge import is_tame
-from sandbox.grading.observations.lifting import DEEP, RESIDUAL, SHALLOW, Lifted, is_class_expression, method_condition
-from sandbox.grading.observations.origins import Origin, Origins
-from sandbox.grading.observations.parameters import tables
-from sandbox.grading.observations.purity import Function, Local, Module, Names, called, names_in
-from sandbox.grading.observations.scopes import Scope
+from sandbox.grading.observations.python_tests.demands import decides_inside, inputs, is_closed, is_of_made
+from sandbox.grading.observations.python_tests.lifting import (
+    DEEP,
+    RESIDUAL,
+    SHALLOW,
+    Lifted,
+    is_class_expression,
+    method_condition,
+)
+from sandbox.grading.observations.python_tests.origins import Origin, Origins
+from sandbox.grading.observations.python_tests.parameters import tables
+from sandbox.grading.observations.python_tests.purity import Function, Local, Module, Names, called, names_in
+from sandbox.grading.observations.python_tests.scopes import Scope
+from sandbox.grading.observations.reports.base import Site
+from sandbox.grading.observations.reports.judge import is_tame
 
 SEE, SEE_NOW, RAISES, NOTE, BLANK = "_oc_see", "_oc_now", "_oc_raises", "_oc_note", "_oc_blank"
 """What the rewritten tests call; `runners/observing.py` provides them."""

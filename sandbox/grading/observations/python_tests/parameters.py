@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from sandbox.grading.observations.purity import Cell, Function, Module, called
+from sandbox.grading.observations.python_tests.purity import Cell, Function, Module, called
 
 
 def tables(function: Function, module: Module, tree: ast.Module) -> dict[str, list[Cell] | None]:

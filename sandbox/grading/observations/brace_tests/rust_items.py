@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from sandbox.grading.canaries.rust import RustTests
 from sandbox.grading.canaries.scanning import brackets, mask
-from sandbox.grading.observations.items import Item
+from sandbox.grading.observations.brace_tests.items import Item
 
 ATTRIBUTE = re.compile(rb"\s*#(?P<inner>!)?\s*(?P<open>\[)")
 HEAD = re.compile(
@@ -36,7 +36,7 @@ def in_tests(path: str) -> bool:
 
 
 def items(path: str, code: bytes) -> list[Item]:
-    """Of a file beside the product's own code, only its tests can leave: the rest may be what the product is made of."""
+    """The items of a file. Beside the product's own code only its tests can leave: the rest may be what the product is made of."""
     found = list(_items(code, brackets(code), 0, len(code)))
     if in_tests(path):
         declared = {name for item in found for name in item.names}

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sandbox.grading.adapters.base import Hit, TestRun
-from sandbox.grading.observations.base import Expected, Site
-from sandbox.grading.observations.comparing import alike, noted_values
-from sandbox.grading.observations.isolation import Isolated, Place, again, isolate, place_of
-from sandbox.grading.observations.judge import judge_test
-from sandbox.grading.observations.python import Rewritten
+from sandbox.grading.observations.python_tests.isolation import Isolated, Place, again, isolate, place_of
+from sandbox.grading.observations.python_tests.python import Rewritten
+from sandbox.grading.observations.reports.base import Expected, Site
+from sandbox.grading.observations.reports.comparing import alike, noted_values
+from sandbox.grading.observations.reports.judge import judge_test
 
 TRIES = 3
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from sandbox.grading.observations.origins import Origin, Origins
-from sandbox.grading.observations.purity import Binding, Cell, Function, Local, Module, called, names_in
-from sandbox.grading.observations.scopes import Scope
+from sandbox.grading.observations.python_tests.origins import Origin, Origins
+from sandbox.grading.observations.python_tests.purity import Binding, Cell, Function, Local, Module, called, names_in
+from sandbox.grading.observations.python_tests.scopes import Scope
 
 DIRECT = (ast.Await, ast.NamedExpr)
 """What cannot move into a function of its own."""
