@@ -36,7 +36,7 @@ def in_tests(path: str) -> bool:
 
 
 def items(path: str, code: bytes) -> list[Item]:
-    """The items of a file. Beside the product's own code only its tests can leave: the rest may be what the product is made of."""
+    """The items of a file. Beside the product's own code only its tests can leave: the product may be made of the rest."""
     found = list(_items(code, brackets(code), 0, len(code)))
     if in_tests(path):
         declared = {name for item in found for name in item.names}
