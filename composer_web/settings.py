@@ -162,6 +162,8 @@ DEFAULT_FROM_EMAIL = ENV.email_from
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login/"
+# A suite of some hundred bundles is one body: a bundle of a real package has about 130 kB.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 32 * 2**20
 SESSION_COOKIE_AGE = 14 * 86400
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from django.core.exceptions import SuspiciousOperation
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
@@ -86,9 +87,15 @@ def install(api: NinjaAPI) -> None:
         message = f"the form cannot be read: {error}. Send multipart/form-data whose content type names its boundary"
         return answer(request, 400, "invalid", message)
 
+    @api.exception_handler(RequestDataTooBig)
+    def too_large(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 2**20
+        remedy = "Send it in parts; a large suite can be a zip for /suites/{name}/import"
+        return answer(request, 413, "too_large", f"the body has more than {most} MiB. {remedy}", "body")
+
     @api.exception_handler(SuspiciousOperation)
     def suspicious(request: HttpRequest, error: SuspiciousOperation) -> HttpResponse:
-        """Too many parameters, a body beyond any use: what Django itself answers with 400."""
+        """Too many parameters: what Django itself answers with 400."""
         return answer(request, 400, "invalid", f"{error} Send less.")
 
     @api.exception_handler(OperationalError)

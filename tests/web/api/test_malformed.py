@@ -7,6 +7,9 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from composer_web.tasks.models import Suite
+from sandbox.tasks.procedural import generate
+
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
 
@@ -38,3 +41,23 @@ def test_a_method_that_an_address_does_not_take(client: Client, bearer: Bearer) 
     answer = client.put("/api/v1/health", headers=bearer("viewer", "read"))
     assert (answer.status_code, answer["Allow"]) == (405, "GET")
     assert answer.json()["error"]["code"] == "method_not_allowed"
+
+
+def test_a_suite_of_several_megabytes_is_one_body(client: Client, bearer: Bearer) -> None:
+    """Bundles of real packages are large: Django's own limit is 2.5 MB."""
+    bundles = [generate(number, "train").model_dump(mode="json") for number in range(7, 10)]
+    for bundle in bundles:
+        bundle["environment"]["files"]["notes.txt"] = "a line\n" * 140_000
+    body = {"name": "large", "purpose": "train", "tasks": bundles}
+    answer = client.post("/api/v1/suites", body, content_type="application/json", headers=bearer("admin", "admin"))
+    assert answer.status_code == 201, answer.content
+    assert Suite.objects.get(name="large").memberships.count() == 3
+
+
+def test_a_body_beyond_the_limit_is_refused_with_the_limit(client: Client, bearer: Bearer) -> None:
+    body = b'{"name": "' + b"x" * (32 * 2**20) + b'"}'
+    answer = client.post("/api/v1/suites", body, content_type="application/json", headers=bearer("admin", "admin"))
+    assert answer.status_code == 413
+    error = answer.json()["error"]
+    assert (error["code"], error["field"]) == ("too_large", "body")
+    assert "32 MiB" in error["message"] and "import" in error["message"]
