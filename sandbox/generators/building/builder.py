@@ -61,6 +61,8 @@ class TaskBuilder:
     """Commits of the repository that the package was built from, the newest first."""
     candidates: int = CANDIDATES
     """Candidates whose drafts are tried together: as many as tasks are wanted, at most."""
+    unjudged: set[str] = field(default_factory=set)
+    """Tests that some controls found not to judge, whatever the bug: a draft that only these notice has no others run."""
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     """Tasks whose controls run side by side."""
 
@@ -253,6 +255,7 @@ async def controlled(builder: TaskBuilder, task: TaskSpec, *, noops: int = 0) ->
             raise SandboxError(controls.reason)
         if controls.ok:
             return task
+        builder.unjudged.update(controls.flaky)
         steady = without_tests(task, controls.flaky) if controls.flaky else None
         if steady is None:
             break

@@ -5,9 +5,11 @@ import pytest
 from sandbox.backends.base import FileChange, Patch
 from sandbox.errors import TaskInvalid
 from sandbox.generators import registry
-from sandbox.generators.analysis.targets import Target, find_targets, split_of
+from sandbox.generators.analysis.targets import Target, find_targets, readable, split_of
+from sandbox.generators.building import builder as building
+from sandbox.generators.building.yields import Yield
 from sandbox.generators.registry import generate_tasks
-from sandbox.grading.controls import require_controls
+from sandbox.grading.controls import Controls, require_controls
 from sandbox.grading.grader import grade
 from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.report import Verdict
@@ -172,3 +174,24 @@ async def test_generation_is_repeatable(built, environments, backend, tasks, tmp
     again = [t async for t in generate_tasks(environments, built, backend=backend, count=1, split=split, k=1)]
     known = [t.id for t in tasks]
     assert again[0].id in known
+
+
+async def test_controls_are_not_run_for_bugs_that_only_tests_found_unfit_notice(
+    built, environments, backend, monkeypatch
+):
+    """A test that computes something else each time is refused with the first bug it notices, and not asked again."""
+    seen: list[set[str]] = []
+
+    async def unfit(*, task, **_):
+        seen.append(set(task.verifier.fail_to_pass))
+        flaky = (*task.verifier.fail_to_pass, *task.verifier.pass_to_pass)
+        return Controls(bundle_hash=task.bundle_hash, flaky=flaky, ok=False, reason="it differs each time")
+
+    monkeypatch.setattr(building, "run_controls", unfit)
+    found = Yield(generator="mutation", package=built.name)
+    builder = building.TaskBuilder(environments, readable(environments, built), backend, found, k=1, candidates=1)
+    for split in ("train", "held-out"):
+        for job in registry.jobs_of("mutation", builder, 0, split):
+            assert await job() == []
+    assert found.rejected[building.Reason.CONTROLS] > len(seen) >= 1
+    assert all(not later <= set().union(*seen[:at]) for at, later in enumerate(seen) if at)
