@@ -18,7 +18,7 @@ from sandbox.grading.observations.python_tests.first_run import find_first_run, 
 from sandbox.grading.observations.python_tests.lifting import DEEP, RESIDUAL
 from sandbox.grading.observations.python_tests.python import STRIDE, Form, Rewritten, rewrite
 from sandbox.grading.observations.reports.base import Expected, Frozen, Site
-from sandbox.grading.observations.reports.comparing import alike, noted_values
+from sandbox.grading.observations.reports.comparing import alike, in_order, noted_values
 from sandbox.grading.observations.reports.judge import judge_hit, judge_test
 from sandbox.tasks.spec import SuiteVerifier
 
@@ -332,7 +332,7 @@ def _not_met(sites: Mapping[int, Site], names: object, run: TestRun) -> set[int]
 
 def _split(site: Site, hit: Hit) -> tuple[Expected, Hit]:
     """A recorded hit as what is withheld, and what a grading reports."""
-    withheld = {index: hit.values[index] for index in site.withheld if index < len(hit.values)}
+    withheld = {index: in_order(hit.values[index]) for index in site.withheld if index < len(hit.values)}
     values = tuple(hit.values[index] for index in site.observed if index < len(hit.values))
     return Expected(site=site.number, values=withheld), dataclasses.replace(hit, values=values)
 

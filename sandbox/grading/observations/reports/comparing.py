@@ -20,8 +20,18 @@ def noted_values(hits: Sequence[Hit], noted: Collection[int]) -> Noted:
     found: Noted = {}
     for hit in hits:
         if hit.site in noted:
-            found.setdefault(hit.site, []).append((list(hit.values), hit.raised))
+            found.setdefault(hit.site, []).append((in_order(list(hit.values)), hit.raised))
     return found
+
+
+def in_order(data: Any) -> Any:
+    """Reported data with the items of sets sorted: their order follows hashes, and that of `None` differs between processes."""
+    if isinstance(data, list):
+        return [in_order(item) for item in data]
+    if isinstance(data, dict):
+        parts = {tag: in_order(part) for tag, part in data.items()}
+        return {t: sorted(p, key=repr) if t in ("S", "F") and isinstance(p, list) else p for t, p in parts.items()}
+    return data
 
 
 def alike(first: Noted, second: Noted, number: int, copy: Noted) -> bool:

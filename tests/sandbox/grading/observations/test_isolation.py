@@ -141,6 +141,11 @@ def told(value: object) -> dict[int, list[tuple[object, object]]]:
         (thing(n={"i": "2"}, c={"i": "7"}), thing(n={"i": "9"}, c={"i": "8"}), thing(n={"i": "4"}, c={"i": "7"}), False),
         ({"l": [thing(n={"i": "1"})]}, {"l": [thing(n={"i": "5"})]}, {"l": [thing(n={"i": "2"})]}, True),
         ({"l": [thing(n={"i": "1"})]}, {"l": []}, {"l": [thing(n={"i": "2"})]}, False),
+        # The order of a set follows hashes; that of None differs from process to process.
+        ({"S": [None, {"i": "2"}]}, {"S": [{"i": "2"}, None]}, {"S": [None, {"i": "2"}]}, True),
+        ({"l": [{"F": [{"F": ["a", None]}, "b"]}]}, {"l": [{"F": ["b", {"F": [None, "a"]}]}]}, {"l": []}, True),
+        ({"S": [None, {"i": "2"}]}, {"S": [{"i": "3"}, None]}, {"S": [None, {"i": "2"}]}, False),
+        ({"l": [None, {"i": "2"}]}, {"l": [{"i": "2"}, None]}, {"l": [None, {"i": "2"}]}, False),
     ],
 )  # fmt: skip
 def test_objects_are_compared_by_what_they_hold_in_both_runs(first, second, copy, same):
