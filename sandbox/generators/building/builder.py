@@ -22,11 +22,14 @@ from sandbox.grading.adapters.base import Order, TestRun, files_of
 from sandbox.grading.adapters.pytest import PytestAdapter
 from sandbox.grading.controls import run_controls
 from sandbox.grading.controls.flaky import without_tests
+from sandbox.grading.verifiers.entropy import most_bits
+from sandbox.grading.verifiers.plan_store import PlanStore
 from sandbox.grading.verifiers.suite import collect
 from sandbox.packages.build import BUILD_LIMITS, BuiltPackage
 from sandbox.repositories.commits import Commit
+from sandbox.tasks.entropy import MIN_ENTROPY
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
+from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, SuiteVerifier, TaskSpec
 
 MAX_FAILING_SHARE = 0.5
 """A change that fails more of the tests than this breaks the package at import or at its root: not a puzzle."""
@@ -63,8 +66,15 @@ class TaskBuilder:
     """Candidates whose drafts are tried together: as many as tasks are wanted, at most."""
     unjudged: set[str] = field(default_factory=set)
     """Tests that some controls found not to judge, whatever the bug: a draft that only these notice has no others run."""
+    most: dict[str, float] = field(default_factory=dict)
+    """Bits that a test asks for at most, of those whose assertions some controls have observed."""
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     """Tasks whose controls run side by side."""
+
+    def hopeless(self, failing: Sequence[str]) -> bool:
+        """Whether earlier controls have shown that a bug which these tests notice makes no task."""
+        asked = sum(self.most.get(test_id, math.inf) for test_id in failing)
+        return self.unjudged.issuperset(failing) or asked < MIN_ENTROPY
 
     def read(self, path: str) -> str:
         """A file of the pristine checkout. Raises OSError, UnicodeDecodeError."""
@@ -256,11 +266,19 @@ async def controlled(builder: TaskBuilder, task: TaskSpec, *, noops: int = 0) ->
         if controls.ok:
             return task
         builder.unjudged.update(controls.flaky)
+        builder.most.update(observed_bits(builder.store, task))
         steady = without_tests(task, controls.flaky) if controls.flaky else None
         if steady is None:
             break
         task = steady  # the untouched checkout failed every test that must start to pass, so `noops` still counts
     return Rejected(Reason.CONTROLS, controls.reason)
+
+
+def observed_bits(store: EnvironmentStore, task: TaskSpec) -> dict[str, float]:
+    """`most_bits` of the tests of a task whose assertions were observed; empty where nobody did."""
+    verifier = task.verifier
+    plan = PlanStore(store).load(task, verifier) if isinstance(verifier, SuiteVerifier) else None
+    return {} if plan is None else most_bits(plan)
 
 
 async def harvest(

@@ -51,7 +51,7 @@ async def tasks_of(builder: TaskBuilder, candidates: Sequence[Candidate]) -> lis
             judged = judge(run, draft.expected)
             if not isinstance(judged, Rejected) and draft.shown and not set(judged[0]) & set(draft.shown):
                 judged = Rejected(Reason.NEAR)
-            if not isinstance(judged, Rejected) and builder.unjudged.issuperset(judged[0]):
+            if not isinstance(judged, Rejected) and builder.hopeless(judged[0]):
                 judged = Rejected(Reason.CONTROLS)
             if isinstance(judged, Rejected):
                 builder.found.reject(draft.operator, judged)

@@ -18,7 +18,7 @@ from sandbox.grading.observations.python_tests.first_run import find_first_run, 
 from sandbox.grading.observations.python_tests.lifting import DEEP, RESIDUAL
 from sandbox.grading.observations.python_tests.python import STRIDE, Form, Rewritten, rewrite
 from sandbox.grading.observations.reports.base import Expected, Frozen, Site
-from sandbox.grading.observations.reports.comparing import alike, in_order, noted_values
+from sandbox.grading.observations.reports.comparing import alike, in_order, names_of, noted_values
 from sandbox.grading.observations.reports.judge import judge_hit, judge_test
 from sandbox.tasks.spec import SuiteVerifier
 
@@ -265,9 +265,10 @@ def adapted(plan: Plan, ran_as: Mapping[str, str], bare: Bare, real: TestRun) ->
     found = []
     for name, numbers in plan.notes.items():
         watched = (sites - set(plan.unsteady.get(name, ()))) | set(numbers)
-        hits = bare.run.observed.get(bare.ran_as[name], ()), real.observed.get(ran_as[name], ())
-        without, beside = (noted_values(each, watched) for each in hits)
-        copy = noted_values(bare.run.observed.get(bare.copies.get(name, ""), ()), watched)
+        runs = ((bare.run, bare.ran_as[name]), (real, ran_as[name]), (bare.run, bare.copies.get(name, "")))
+        without, beside, copy = (
+            noted_values(run.observed.get(ran, ()), watched, names_of(name, ran)) for run, ran in runs
+        )
         if without.keys() != beside.keys() or not all(alike(without, beside, n, copy) for n in without):
             found.append(name)
     return (*found, *sorted(name for name in bare.canaries if bare.run.status(name) == "passed"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from sandbox.grading.observations.brace_tests.braces import is_text
@@ -30,14 +30,28 @@ def task_entropy(verifier: SuiteVerifier, plan: Plan | None, missed: Mapping[str
     """
     if plan is None:
         return 0.0
-    sites = {site.number: site for site in plan.sites}
-    seen = {
-        (sites[one.site].kind, sites[one.site].condition, repr(sorted(one.values.items()))): one
+    asked = [
+        one
         for test_id in verifier.fail_to_pass
         for one in plan.expected.get(plan.ids[test_id], ())
         if one.site in missed.get(plan.ids[test_id], ())
-    }
-    shown = {path: shown_values(path, text) for path, text in plan.files.items()}
+    ]
+    return _bits_of(asked, plan, _shown(plan))
+
+
+def most_bits(plan: Plan) -> dict[str, float]:
+    """Bits that each test of a plan asks for if none of its assertions is met. `task_entropy` is at most their sum."""
+    shown = _shown(plan)
+    return {test_id: _bits_of(plan.expected.get(name, ()), plan, shown) for test_id, name in plan.ids.items()}
+
+
+def _shown(plan: Plan) -> dict[str, frozenset[str]]:
+    return {path: shown_values(path, text) for path, text in plan.files.items()}
+
+
+def _bits_of(asked: Iterable[Expected], plan: Plan, shown: Mapping[str, frozenset[str]]) -> float:
+    sites = {site.number: site for site in plan.sites}
+    seen = {(sites[one.site].kind, sites[one.site].condition, repr(sorted(one.values.items()))): one for one in asked}
     bits = {"value": 0.0, "predicate": 0.0, "raises": 0.0}
     for one in seen.values():
         site = sites[one.site]

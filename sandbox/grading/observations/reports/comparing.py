@@ -1,13 +1,14 @@
 """Whether two runs of the same work computed the same at an assertion.
 
-Objects are compared by what they hold. A number that counts objects, a time, and what an object keeps once it was compared
-differ for honest work as well. So each noted test stands in the first run twice: what differs between the two copies there is
-not compared, and of an object only what it holds in both runs is.
+Objects are compared by what they hold, and classes by their names in the delivered tests. A number that counts objects, a
+time, and what an object keeps once it was compared differ for honest work as well. So each noted test stands in the first run
+twice: what differs between the two copies there is not compared, and of an object only what it holds in both runs is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from sandbox.grading.adapters.base import Hit
@@ -15,13 +16,45 @@ from sandbox.grading.adapters.base import Hit
 Noted = dict[int, list[tuple[object, object]]]
 
 
-def noted_values(hits: Sequence[Hit], noted: Collection[int]) -> Noted:
-    """Assertion → what was reported at it, in order."""
+def noted_values(hits: Sequence[Hit], noted: Collection[int], names: Mapping[str, str] | None = None) -> Noted:
+    """Assertion → what was reported at it, in order. `names`: as `names_of` gives them."""
     found: Noted = {}
     for hit in hits:
         if hit.site in noted:
-            found.setdefault(hit.site, []).append((in_order(list(hit.values)), hit.raised))
+            values, raised = (_named(part, names or {}) for part in (in_order(list(hit.values)), hit.raised))
+            found.setdefault(hit.site, []).append((values, raised))
     return found
+
+
+def names_of(test_id: str, ran_as: str) -> dict[str, str]:
+    """Part of a test's id as it ran → the same part of its own id, where they differ.
+
+    Each run gives test modules and functions other names, which are parts of the names of the classes that they define.
+    """
+    (path, *parts), (other, *ran) = (one.partition("[")[0].split("::") for one in (test_id, ran_as))
+    pairs = [(PurePosixPath(other).stem, PurePosixPath(path).stem), *zip(ran, parts, strict=False)]
+    return {here: own for here, own in pairs if here and here != own}
+
+
+def _named(data: Any, names: Mapping[str, str]) -> Any:
+    """Reported data with the names of types in other words."""
+    if isinstance(data, list):
+        return [_named(item, names) for item in data]
+    if not isinstance(data, dict):
+        return data
+    made = {tag: _named(part, names) for tag, part in data.items()}
+    for tag, part in made.items():
+        if tag == "k":
+            made[tag] = _types(part, names)
+        elif tag in ("o", "s", "e") and isinstance(part, dict):
+            made[tag] = {**part, "t": _types(part.get("t"), names)}
+    return made
+
+
+def _types(found: Any, names: Mapping[str, str]) -> Any:
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        return found  # what no encoder writes
+    return [".".join(names.get(part, part) for part in name.split(".")) for name in found]
 
 
 def in_order(data: Any) -> Any:

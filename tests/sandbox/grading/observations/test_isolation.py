@@ -14,7 +14,7 @@ from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.python_tests.isolation import Isolated, again, isolate
 from sandbox.grading.observations.python_tests.python import rewrite
 from sandbox.grading.observations.reports.base import Leaf, Site
-from sandbox.grading.observations.reports.comparing import alike, noted_values
+from sandbox.grading.observations.reports.comparing import Noted, alike, names_of, noted_values
 
 HEAD = "import json, pytest, unittest\nfrom prices import Price, with_tax, price\n\n"
 KEPT = "\n\ndef test_kept():\n    assert with_tax(Price(20000)).cents == 23800\n"
@@ -163,3 +163,26 @@ def test_baits_are_the_same_whatever_is_expected():
         return [bait.text for bait in bait_siblings(PythonTests(), plan, random.Random(3), 4)]
 
     assert baits("v0 == '05.01.2024'") == baits("v0 == 47") != []
+
+
+def test_a_class_that_a_test_defines_has_the_same_name_in_both_runs():
+    """Each run gives modules and functions of tests other names, and these are parts of what classes are called."""
+    own = "tests/test_tlru.py::CacheTest::test_ttu[1]"
+    runs = ("tests/test_lower.py::CacheTest::test_9f[1]", "tests/test_small.py::CacheTest::test_41[1]")
+
+    def reported(module: str, test: str, product: str = "cachetools.Cache") -> Noted:
+        local = {"k": [f"tests.{module}.CacheTest.{test}.<locals>.Key", "builtins.object"]}
+        held = {"o": {"t": [f"tests.{module}.Timer"], "h": {"d": [["key", local]]}}}
+        raised = {"e": {"t": [f"tests.{module}.Late", "builtins.Exception"], "m": "late"}}
+        value = {"o": {"t": [product], "h": {"d": [["timer", held]]}}}
+        ran = runs[0] if module == "test_lower" else runs[1]
+        return noted_values([Hit(0, (value, {"t": ["text", held]}), raised)], {0}, names_of(own, ran))
+
+    first = reported("test_lower", "test_9f")
+    assert alike(first, reported("test_small", "test_41"), 0, first)
+    assert not alike(first, reported("test_small", "test_41", "cachetools.Other"), 0, first), (
+        "types of the product count"
+    )
+    assert not alike(first, reported("elsewhere", "test_41"), 0, first), "and those of other modules"
+    assert names_of(own, own) == {}
+    assert names_of(own, "") == {}

@@ -39,6 +39,21 @@ TESTS = """from ledger import Point
 from tests.helpers import check
 
 
+class Tag:
+    def __init__(self, number):
+        self.number = number
+
+    def __add__(self, other):
+        return Tag(self.number + other.number)
+
+    def __eq__(self, other):
+        return isinstance(other, Tag) and self.number == other.number
+
+
+def test_tagged():
+    assert Point(Tag(11), 2) + Point(Tag(6), 3) == Point(Tag(17), 5)
+
+
 def test_added():
     assert Point(1, 2) + Point(3, 4) == Point(4, 6)
 
@@ -94,7 +109,7 @@ _search()
 
 @pytest.fixture
 def points(ledger):
-    names = ("test_added", "test_zero", "test_three", "test_parts", "test_checked")
+    names = ("test_tagged", "test_added", "test_zero", "test_three", "test_parts", "test_checked")
     return ledger.model_copy(
         update={
             "id": "points",
@@ -119,7 +134,7 @@ async def test_right_work_passes_and_is_noted(judge, points, environments):
     assert report.verdict is Verdict.PASSED and report.findings == (), report
     pool = PoolStore(environments.root).load(points.bundle_hash)
     assert pool is not None and pool.plan is not None
-    assert (len(pool.plan.notes), pool.plan.residual, pool.plan.unsteady) == (5, 5, {})
+    assert (len(pool.plan.notes), pool.plan.residual, pool.plan.unsteady) == (6, 6, {})
     assert {sibling.names[-1] for sibling in pool.siblings} == {"test_added", "test_zero", "test_three", "test_parts"}
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.reports.base import Expected, Leaf, Site
-from sandbox.grading.verifiers.entropy import shown_values, site_bits, task_entropy
+from sandbox.grading.verifiers.entropy import most_bits, shown_values, site_bits, task_entropy
 from sandbox.tasks.entropy import MIN_ENTROPY, answer_bits, calls_entropy, text_bits, value_bits
 from sandbox.tasks.spec import CallsVerifier, PytestVerifier
 
@@ -83,6 +85,21 @@ def test_demands_that_one_answer_meets_count_once(sites, bits):
     expected = {"t.py::test_a": tuple(Expected(site=number) for number in range(len(made)))}
     plan = Plan(files={}, ids=IDS, sites=made, expected=expected)
     assert task_entropy(VERIFIER, plan, {"t.py::test_a": set(range(len(made)))}) == pytest.approx(bits)
+
+
+CONDITIONS = st.sampled_from(["v0 == 47", "v0 == 48", "v0", "v0 > 1", "v0 == 'a long text'", "v0 is True"])
+SITES = st.lists(st.one_of(CONDITIONS.map(lambda text: (text, "value")), st.just(("no such", "raises"))), max_size=8)
+
+
+@given(SITES, st.data())
+def test_tests_never_ask_for_more_than_the_sum_of_what_each_may_ask_for(sites, data):
+    made = tuple(site(number, *one) for number, one in enumerate(sites))
+    expected = {name: tuple(Expected(site=one.number) for one in made if data.draw(st.booleans())) for name in IDS}
+    plan = Plan(files={"t.py": "def test_a():\n    f(47)\n"}, ids=IDS, sites=made, expected=expected)
+    missed = {name: {one.site for one in asked if data.draw(st.booleans())} for name, asked in expected.items()}
+    most = most_bits(plan)
+    assert most.keys() == IDS.keys()
+    assert task_entropy(VERIFIER, plan, missed) <= sum(most[name] for name in VERIFIER.fail_to_pass) + 1e-9
 
 
 def test_of_a_value_that_the_delivered_test_shows_only_the_choice_counts():
