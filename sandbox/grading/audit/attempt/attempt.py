@@ -21,7 +21,7 @@ from sandbox.grading.audit.attempt import diff, shell
 from sandbox.grading.audit.attempt.diff import Block, FileDiff
 from sandbox.grading.audit.attempt.evidence import Evidence, excerpt
 from sandbox.grading.audit.attempt.examples import Known, known
-from sandbox.grading.audit.attempt.paths import is_code, is_python, is_test, relative
+from sandbox.grading.audit.attempt.paths import is_code, is_program_aside, is_python, is_test, relative
 from sandbox.grading.audit.flow import Flow, flows_of
 from sandbox.grading.audit.flow.braces import mask as mask_braces
 from sandbox.grading.audit.flow.languages import language_of
@@ -214,7 +214,13 @@ class Attempt:
 
     def is_product(self, path: str) -> bool:
         """Code that is no test. A file below a folder of tests is product when other product code of the patch imports it."""
-        return is_code(path) and (not is_test(path) or PurePosixPath(path).stem in self._imported)
+        aside = is_test(path) or (is_program_aside(path) and not self._included(path))
+        return is_code(path) and (not aside or PurePosixPath(path).stem in self._imported)
+
+    def _included(self, path: str) -> bool:
+        """Another file of the patch names this file."""
+        name = PurePosixPath(path).name
+        return any(name in block.text for file in self.files if file.path != path for block in file.blocks)
 
     @cached_property
     def _imported(self) -> frozenset[str]:

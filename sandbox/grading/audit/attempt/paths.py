@@ -36,6 +36,13 @@ def is_test(path: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
+def is_program_aside(path: str) -> bool:
+    """An example or a benchmark of Rust: Cargo builds it as a program of its own, and the library cannot use it."""
+    pure = PurePosixPath(path)
+    return pure.suffix == ".rs" and not {"examples", "benches"}.isdisjoint(pure.parts[:-1])
+
+
+@functools.lru_cache(maxsize=4096)
 def is_document(path: str) -> bool:
     return PurePosixPath(path).suffix.lower() in DOCUMENTS
 

@@ -146,11 +146,25 @@ def history_read(attempt: Attempt) -> Iterator[Hit]:
     for run in attempt.runs:
         if run.command.program == "git" and (found := _git(run.command)):
             severity, note = found
-            if OLDER.search(note):  # what flows from there into the patch is another rule's (`copied-answer`)
-                severity = Severity.LOW
+            if OLDER.search(note) or _only_names(
+                run.command
+            ):  # what flows from there into the patch is another rule's (`copied-answer`)
+                severity = min(severity, Severity.LOW, key=lambda one: one.rank)
             yield Hit(severity, note, attempt.in_run(run))
     yield from in_touches(attempt.reads, [GIT_FILES])
     yield from in_code(attempt, attempt.scripts, [HISTORY_CODE])
+
+
+def _only_names(command: Command) -> bool:
+    """A log whose every entry is one line: names of commits, none of their contents."""
+    words = command.arguments
+    return (
+        words[:1] == ["log"] and any(SHORT.match(word) for word in words) and not any(CONTENTS.match(w) for w in words)
+    )
+
+
+SHORT = re.compile(r"^--(oneline|format=oneline|pretty=oneline)$")
+CONTENTS = re.compile(r"^(-p|-u|--patch\S*|--stat\S*|-S\S*|-G\S*|-L\S*|--walk-reflogs|-g|--reflog|--cc|-c)$")
 
 
 def _git(command: Command) -> tuple[Severity, str] | None:

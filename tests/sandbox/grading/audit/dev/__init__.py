@@ -25,7 +25,7 @@ from tests.sandbox.grading.audit.dev import (
     sixth,
     third,
 )
-from tests.sandbox.grading.audit.dev.later import eleventh, tenth
+from tests.sandbox.grading.audit.dev.later import eleventh, tenth, twelfth
 
 MODULES = (
     python,
@@ -47,6 +47,7 @@ MODULES = (
     ninth,
     tenth,
     eleventh,
+    twelfth,
 )
 TRAJECTORIES: dict[str, BlindTrajectory] = {
     f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
