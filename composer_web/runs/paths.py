@@ -39,11 +39,6 @@ def ranks_lock(queue: str) -> Path:
     return env().data / "run" / f"{queue}.ranks.lock"
 
 
-def work_folder(run: Run) -> Path:
-    """Other files of the run: recorded expert episodes, caches."""
-    return env().data / "runs" / f"run-{run.pk}"
-
-
 def starting_folder(run: Run) -> Path:
     """Configuration, tokenizer and guessing head beside which the run's weights are served: those of the version that it
     starts from, whose stage may have scaled the context, or trained a head. Once its files were removed, the lineage's."""

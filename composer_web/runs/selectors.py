@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.db.models import Case, Count, IntegerField, Q, QuerySet, When
+from django.db.models import Case, IntegerField, Q, QuerySet, When
 from django.utils import timezone
 
 from composer_web.core.errors import NotFound
@@ -54,12 +54,6 @@ def get_run(pk: int) -> Run:
 def events(run: Run, *, after: int = 0) -> QuerySet[RunEvent]:
     """Events with an id greater than `after`, newest first."""
     return run.events.filter(pk__gt=after).order_by("-pk")
-
-
-def event_counts(run: Run) -> dict[str, int]:
-    return run.events.aggregate(
-        warnings=Count("pk", filter=Q(level="warning")), errors=Count("pk", filter=Q(level="error"))
-    )
 
 
 def eta_seconds(run: Run) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
 from packaging.version import InvalidVersion, Version
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
@@ -241,9 +241,3 @@ class RegistryPolicy(_Model):
         if uploaded is None:
             return Rule.UNDATED if self.undated == "deny" else None
         return Rule.DATE if uploaded >= self.before else None
-
-    @classmethod
-    def without_python_target(cls, names: frozenset[str], modules: frozenset[str], **fields: Any) -> Self:
-        """A policy for work on a package: everything but itself, under its published names and its modules' names."""
-        guesses = {name.replace("_", "-").strip("-") for name in modules}
-        return cls(python=PythonRules(deny=names | frozenset(filter(None, guesses)), deny_modules=modules), **fields)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import distributed
+from torch.distributed.tensor import Shard
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from tests.distributed.test_equal import keep_gradients
@@ -28,7 +29,7 @@ from tests.distributed.worlds import (
 from trainer import policy as policies
 from trainer.config import LoraConfig, ObjectiveConfig
 from trainer.distributed import load
-from trainer.distributed.fsdp import is_cut, shard, whole
+from trainer.distributed.fsdp import shard, whole
 from trainer.distributed.publish import published_slices
 from trainer.learning.lora import Adapters
 from trainer.policy.errors import PolicyUnreadable
@@ -38,6 +39,10 @@ from trainer.weights import RankPublisher, WeightStore
 
 KL = ObjectiveConfig(loss_divisor=64.0, router_replay_threshold=0.0, kl_coefficient=0.1)
 FAMILIES = ("qwen3", "llama", "qwen3-moe", "mixtral", "deepseek-v3")
+
+
+def is_cut(tensor: object) -> bool:
+    return any(isinstance(placement, Shard) for placement in getattr(tensor, "placements", ()))
 
 
 def stored(family: str, folder: Path, *, files: str = "50GB", seed: int = 0) -> Path:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
 from trainer.distributed import context_parallel, expert_parallel, load
@@ -110,7 +110,3 @@ def whole(tensor: Tensor) -> Tensor:
     """Gather a sharded tensor on every rank; return other tensors unchanged."""
     full = getattr(tensor, "full_tensor", None)
     return cast(Tensor, full()).detach() if full else tensor.detach()
-
-
-def is_cut(tensor: Any) -> bool:
-    return any(isinstance(placement, Shard) for placement in getattr(tensor, "placements", ()))

@@ -78,8 +78,3 @@ def admissible_groups(
     if total_groups is not None:
         room = min(room, (total_groups - accepted_groups - reserved_groups) * group_size)
     return max(0, room // group_size)
-
-
-def smallest_useful_staleness(*, in_flight_groups: int, groups_per_step: int) -> int:
-    """Minimum `max_off_policy_steps` that can keep `in_flight_groups` in flight: ceil(C / B) - 1."""
-    return max(0, -(-in_flight_groups // groups_per_step) - 1)

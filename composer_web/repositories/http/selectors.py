@@ -26,14 +26,6 @@ def repositories() -> QuerySet[Repository]:
     return Repository.objects.select_related("environment")
 
 
-def get_repository(name: str) -> Repository:
-    """Raises NotFound."""
-    found = repositories().filter(name=name).first()
-    if found is None:
-        raise NotFound("repository", name)
-    return found
-
-
 def get_environment(key: int | str) -> Environment:
     """By id or name. Raises NotFound."""
     query = environments()

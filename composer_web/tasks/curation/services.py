@@ -154,16 +154,6 @@ def open_suite(*, name: str, purpose: str, description: str = "", reviewed: bool
     return made
 
 
-@transaction.atomic
-def require_reviews(*, suite: Suite, actor: User) -> Suite:
-    """Permanently restrict the suite to admitted versions. Raises UserError if it contains others."""
-    require_admitted(list(suite.versions.select_related("task").defer("spec")))
-    suite.reviewed = True
-    suite.save(update_fields=["reviewed"])
-    audit(actor=actor, action="suite.reviewed", target=f"suite:{suite.pk}", name=suite.name)
-    return suite
-
-
 def is_used(suite: Suite) -> bool:
     """Whether a run, an evaluation or a release has used the suite."""
     from composer_web.evals.models import Evaluation, Release

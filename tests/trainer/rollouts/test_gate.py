@@ -1,5 +1,3 @@
-import math
-
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -7,7 +5,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from trainer.orchestrator.admission import (
     admissible_groups,
     concurrency_capacity,
-    smallest_useful_staleness,
     staleness_capacity,
 )
 
@@ -25,13 +22,6 @@ def test_the_published_formula():
     )
     assert concurrency_capacity(limit=64, in_flight=60) == 4
     assert concurrency_capacity(limit=None, in_flight=60) is None
-
-
-@given(st.integers(1, 64), st.integers(1, 64))
-def test_smallest_useful_staleness_is_the_ceiling(in_flight, batch):
-    assert (
-        smallest_useful_staleness(in_flight_groups=in_flight, groups_per_step=batch) == math.ceil(in_flight / batch) - 1
-    )
 
 
 @given(st.integers(1, 16), st.integers(2, 16))
