@@ -7,29 +7,24 @@ its rollouts need vLLM, and its other columns are the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     DeepseekV3Config,
-    DeepseekV3ForCausalLM,
     Glm4MoeConfig,
-    Glm4MoeForCausalLM,
     GptOssConfig,
-    GptOssForCausalLM,
     LlamaConfig,
-    LlamaForCausalLM,
     MixtralConfig,
-    MixtralForCausalLM,
+    PretrainedConfig,
     PreTrainedModel,
     Qwen3Config,
-    Qwen3ForCausalLM,
     Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
 )
 
 from tests.trainer.policy import families as tokenizers
@@ -60,9 +55,9 @@ SIZES: dict[str, Any] = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
+    "head_dim": 8,
     "max_position_embeddings": 512,
     "initializer_range": 0.2,
-    "bos_token_id": None,
     "eos_token_id": 0,
 }
 MOE: dict[str, Any] = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
@@ -75,6 +70,7 @@ GROUPS: dict[str, Any] = {
 }
 MLA: dict[str, Any] = {
     "num_key_value_heads": 4,
+    "head_dim": None,
     "q_lora_rank": 16,
     "kv_lora_rank": 16,
     "qk_nope_head_dim": 16,
@@ -87,51 +83,36 @@ MLA: dict[str, Any] = {
 class Row:
     tokenizer: str
     """The family of `tests/trainer/policy/families.py` whose tokenizer and template it has."""
-    build: Callable[[int], PreTrainedModel]
-    facts: str
+    config: Callable[..., PretrainedConfig]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    facts: str = "grouped-query"
     """Of its attention, as the import says."""
     served: bool = True
     replayed: bool = False
     """Whether its routers' choices are replayed."""
 
+    def build(self, vocabulary: int, **sizes: Any) -> PreTrainedModel:
+        """A random model of the family, always the same; `sizes` go before those of the table."""
+        fields = {name: value for name, value in {**SIZES, **self.fields, **sizes}.items() if value is not None}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            made: PreTrainedModel = AutoModelForCausalLM.from_config(
+                self.config(**fields, bos_token_id=None, vocab_size=vocabulary), dtype=torch.float32
+            )
+        return made
+
 
 TABLE = {
-    "qwen3": Row("qwen3", lambda v: Qwen3ForCausalLM(Qwen3Config(**SIZES, vocab_size=v, head_dim=8)), "grouped-query"),
-    "qwen3-moe": Row(
-        "qwen3",
-        lambda v: Qwen3MoeForCausalLM(
-            Qwen3MoeConfig(**SIZES, **MOE, vocab_size=v, head_dim=8, num_experts=4, norm_topk_prob=True)
-        ),
-        "grouped-query",
-        replayed=True,
-    ),
-    "llama": Row("llama-3", lambda v: LlamaForCausalLM(LlamaConfig(**SIZES, vocab_size=v)), "grouped-query"),
-    "mixtral": Row(
-        "qwen3-coder",
-        lambda v: MixtralForCausalLM(MixtralConfig(**SIZES, vocab_size=v, num_local_experts=4, num_experts_per_tok=2)),
-        "grouped-query",
-        replayed=True,
-    ),
-    "deepseek-v3": Row(
-        "kimi-k2",
-        lambda v: DeepseekV3ForCausalLM(DeepseekV3Config(**{**SIZES, **MOE, **GROUPS, **MLA}, vocab_size=v)),
-        "multi-head latent (MLA)",
-        replayed=True,
-    ),
-    "glm-4-moe": Row(
-        "glm-4.5",
-        lambda v: Glm4MoeForCausalLM(Glm4MoeConfig(**SIZES, **MOE, **GROUPS, vocab_size=v, head_dim=8)),
-        "grouped-query",
-        replayed=True,
-    ),
+    "qwen3": Row("qwen3", Qwen3Config),
+    "qwen3-moe": Row("qwen3", Qwen3MoeConfig, {**MOE, "num_experts": 4, "norm_topk_prob": True}, replayed=True),
+    "llama": Row("llama-3", LlamaConfig),
+    "mixtral": Row("qwen3-coder", MixtralConfig, {"num_local_experts": 4, "num_experts_per_tok": 2}, replayed=True),
+    "deepseek-v3": Row("kimi-k2", DeepseekV3Config, {**MOE, **GROUPS, **MLA}, "multi-head latent (MLA)", replayed=True),
+    "glm-4-moe": Row("glm-4.5", Glm4MoeConfig, {**MOE, **GROUPS}, replayed=True),
     "gpt-oss": Row(
         "gpt-oss",
-        lambda v: GptOssForCausalLM(
-            GptOssConfig(
-                **SIZES, vocab_size=v, head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=16
-            )
-        ),
-        "grouped-query",
+        GptOssConfig,
+        {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
         served=False,
     ),
 }
@@ -139,13 +120,11 @@ LIMITS = Limits(max_context=384, max_num_seqs=4, kv_bytes=1 << 25)
 LENGTH = 12
 
 
-def published(row: Row, folder: Path) -> Path:
+def published(row: Row, folder: Path, **sizes: Any) -> Path:
     """A model folder as somebody publishes it."""
     family = next(one for one in tokenizers.FAMILIES if one.name == row.tokenizer)
     tokenizer = tokenizers.tokenizer_of(family)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        row.build(len(tokenizer)).save_pretrained(folder)
+    row.build(len(tokenizer), **sizes).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
