@@ -67,7 +67,7 @@ test-docker: install ## the sandbox suites on a Docker engine (root with dockerd
 	@$(PY) -m tests.docker_engine $(PY) -m pytest -q -m docker --timeout 600 tests/sandbox $(ARGS)
 
 test-vllm: install ## the inference contract on a real vLLM server (its CPU build, in .venv-vllm: 2.5 GB; VLLM_VENV=… has it)
-	@$(PY) -m tests.vllm_server $(PY) -m pytest -q -m slow -n0 tests/trainer/inference/vllm/test_vllm_real.py $(ARGS)
+	@$(PY) -m tests.vllm_server $(PY) -m pytest -q -m slow -n0 tests/trainer/inference/vllm/test_vllm_real.py tests/trainer/inference/vllm/test_vllm_families.py $(ARGS)
 
 test-peers: install ## Harbor's and Inspect's own packages read our exports (in .venv-peers, made once; needs python3.12)
 	@test -x .venv-peers/bin/python || { python3.12 -m venv .venv-peers \

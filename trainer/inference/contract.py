@@ -299,6 +299,11 @@ class ServerHealth(Wire):
     busy_share: float = 0.0
     """Share of the last 10 s in which the engine computed."""
     tokens_per_second: float = 0.0
+    """Sampled tokens of the last 10 s, per second."""
+    busy_seconds: float = 0.0
+    """Seconds of computing since the server started; behind a router the mean of its engines."""
+    sampled_tokens: int = 0
+    """Since the server started."""
     max_context: int = 0
     """Longest context that it serves, in tokens; 0 when it does not report it."""
     kv_bytes: int = 0

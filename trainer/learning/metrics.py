@@ -158,7 +158,9 @@ METRICS: dict[str, Metric] = {
     "time/tools": Metric("Episode: tools", "s", "mean wall time of tool calls"),
     "time/grade": Metric("Episode: grade", "s", "mean wall time of grading"),
     "idle/trainer": Metric("Trainer idle", "share", "share of the step in which the trainer waited for rollouts"),
-    "idle/rollouts": Metric("Inference idle", "share", "share of time in which the inference engine computed nothing"),
+    "idle/rollouts": Metric(
+        "Inference idle", "share", "share of the step in which the inference engine computed nothing"
+    ),
     "cache/used": Metric(
         "KV cache used",
         "share",

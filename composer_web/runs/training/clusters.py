@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -105,15 +106,17 @@ def recorded(run: Run) -> SyncTimings | None:
 
 class EngineMeter:
     """Status of the inference server as metrics of a step. Counters are reported as the change since the last step;
-    the first step has none."""
+    the first step has those of the server's last seconds, or none."""
 
     def __init__(self) -> None:
         self._counted: dict[str, EngineStatus] = {}
         """Counters at the last step, by engine address."""
+        self._work: tuple[float, ServerHealth] | None = None
+        """When the last step was told, and the server's counters then."""
 
     def metrics(self, health: ServerHealth, served: DeploymentStatus | None) -> dict[str, float]:
-        """Metrics of the server's last seconds and of the run's deployment."""
-        found = {"idle/rollouts": 1.0 - health.busy_share, "speed/generate_tokens": health.tokens_per_second}
+        """Metrics of the server and of the run's deployment."""
+        found = self._load(health)
         if served is None:
             return found
         shares = [engine.cache_share for engine in served.by_engine if engine.cache_share is not None]
@@ -122,6 +125,17 @@ class EngineMeter:
         if len(shares) > 1:
             found["cache/used_min"] = min(shares)
         return found | self._since(served.by_engine) | sync_metrics(served)
+
+    def _load(self, health: ServerHealth) -> dict[str, float]:
+        now, before = time.monotonic(), self._work
+        self._work = (now, health)
+        idle, speed = 1.0 - health.busy_share, health.tokens_per_second
+        # A server that began anew, or a router with other engines behind it, counts from another number.
+        if before is not None and now > before[0] and health.busy_seconds >= before[1].busy_seconds:
+            seconds = now - before[0]
+            idle = 1.0 - min(1.0, (health.busy_seconds - before[1].busy_seconds) / seconds)
+            speed = max(0, health.sampled_tokens - before[1].sampled_tokens) / seconds
+        return {"idle/rollouts": idle, "speed/generate_tokens": speed}
 
     def _since(self, engines: Sequence[EngineStatus]) -> dict[str, float]:
         before, self._counted = self._counted, {engine.url: engine for engine in engines}

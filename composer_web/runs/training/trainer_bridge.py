@@ -163,7 +163,7 @@ class DatabaseSink:
         survives_restart(lens.keep)(run=self.run, trained=trained)
 
     def _engine(self) -> dict[str, float]:
-        """Metrics of the inference server's last seconds. Empty while it restarts."""
+        """Metrics of the inference server since the last step. Empty while it restarts."""
         seen = self.engines.look() if self.run.kind == "rl" else None
         return self._meter.metrics(*seen) if seen else {}
 

@@ -250,6 +250,25 @@ def test_what_engines_count_is_told_as_the_change_since_the_last_step(running: R
     assert look((51, 20, 2), (1, 1, 1), guessed=60, accepted=20)["speculation/accepted"] == 0.5
 
 
+def test_the_engine_is_idle_for_the_share_of_the_step_in_which_it_computed_nothing(
+    running: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of the seconds before the step ended, in which it had often sampled all that the step might use."""
+    clock = iter((1000.0, 1200.0, 1250.0, 1350.0))
+    monkeypatch.setattr(clusters.time, "monotonic", lambda: next(clock))
+    meter = clusters.EngineMeter()
+
+    def told(seconds: float, tokens: int) -> tuple[float, float]:
+        counted = {"busy_share": 0.25, "tokens_per_second": 3.0, "busy_seconds": seconds, "sampled_tokens": tokens}
+        found = meter.metrics(serving(running, 1).model_copy(update=counted), None)
+        return found["idle/rollouts"], found["speed/generate_tokens"]
+
+    assert told(500.0, 90_000) == (0.75, 3.0), "nothing to compare with: its last seconds"
+    assert told(650.0, 100_000) == (0.25, 50.0)
+    assert told(1.0, 40) == (0.75, 3.0), "it began anew"
+    assert told(101.0, 1040) == (0.0, 10.0)
+
+
 def test_lineage_goes_back_to_the_beginning(draft: Run, people: dict[str, User], pages: Client) -> None:
     middle = services.create_run(config=RunConfig(name="middle", stage=SMALL), parent=draft)
     last = services.create_run(config=RunConfig(name="last", stage=SMALL), parent=middle)

@@ -127,6 +127,8 @@ class Router:
             engine="router",
             busy_share=sum(health.busy_share for health in known) / max(len(known), 1),
             tokens_per_second=sum(health.tokens_per_second for health in known),
+            busy_seconds=sum(health.busy_seconds for health in known) / max(len(known), 1),
+            sampled_tokens=sum(health.sampled_tokens for health in known),
             max_context=min((health.max_context for health in known if health.max_context), default=0),
             kv_bytes=sum(health.kv_bytes for health in known),
             deployments=self.statuses(),

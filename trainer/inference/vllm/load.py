@@ -1,4 +1,4 @@
-"""Load of the servers over the last seconds, measured from the requests that passed through."""
+"""Load of the servers over the last seconds and since the start, measured from the requests that passed through."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Count:
 @dataclass(slots=True)
 class Meter:
     running: int = 0
+    sampled_tokens: int = 0
+    _ended: float = 0.0
     _since: float = 0.0
     _busy: deque[tuple[float, float]] = field(default_factory=deque)
     _tokens: deque[tuple[float, int]] = field(default_factory=deque)
@@ -39,7 +41,14 @@ class Meter:
             self.running -= 1
             if self.running == 0:
                 self._busy.append((self._since, now))
+                self._ended += now - self._since
             self._tokens.append((now, count.tokens))
+            self.sampled_tokens += count.tokens
+
+    @property
+    def busy_seconds(self) -> float:
+        """Seconds with a request in progress."""
+        return self._ended + (time.monotonic() - self._since if self.running else 0.0)
 
     def load(self) -> tuple[float, float]:
         """Share of the window with a request in progress, and tokens per second (counted when an answer is complete)."""

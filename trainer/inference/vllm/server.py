@@ -120,6 +120,8 @@ class VllmEngine:
             engine="vllm",
             busy_share=busy,
             tokens_per_second=speed,
+            busy_seconds=self._meter.busy_seconds,
+            sampled_tokens=self._meter.sampled_tokens,
             deployments=self.statuses(),
             servers=servers,
             error="; ".join(filter(None, [self._registry.problem, *(differs or ["" if usable else nobody])])),

@@ -17,14 +17,12 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3MoeConfig, Qwen3MoeForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from tests import vllm_server
-from tests.trainer.inference import models
+from tests.trainer.inference.vllm.in_place import PROMPT, check, in_place_equals_fresh
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
-from trainer.inference.contract import DeploymentSpec, GenerateRequest, GenerateResponse
+from trainer.inference.contract import DeploymentSpec, GenerateRequest
 from trainer.inference.embedded.serving.process import ServerProcess
-from trainer.policy.names import checkpoint_state
 from trainer.weights import WeightStore
 
 URL = os.environ.get("VLLM_URL", "")
@@ -33,8 +31,6 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(not URL, reason="VLLM_URL names no vLLM server"),
 ]
-PROMPT = list(range(40, 90))
-TOLERANCE = 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +55,6 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
     arguments = ("--servers", URL, "--turn-seconds", "1")
     with ServerProcess("trainer.inference.vllm.server", tmp_path / "data", arguments=arguments) as made:
         yield made
-
-
-def check(policy: PreTrainedModel, request: GenerateRequest, answer: GenerateResponse, start: int, end: int) -> None:
-    expected = models.logprobs(policy, request.prompt_ids, answer.token_ids[:end], request.temperature)[start:end]
-    assert (expected - torch.tensor(answer.logprobs[start:end])).abs().max() < TOLERANCE
 
 
 async def test_everything_that_a_run_needs(server: ServerProcess, policy_dir: Path, tmp_path: Path) -> None:
@@ -122,61 +113,5 @@ async def test_everything_that_a_run_needs(server: ServerProcess, policy_dir: Pa
             print(status.last_sync.model_dump())
 
 
-async def in_place_equals_fresh(url: str, policy: PreTrainedModel, policy_dir: Path, tmp_path: Path) -> None:
-    """k steps that are overwritten in place, and the last version loaded whole, give the same bits."""
-    arguments = ("--servers", url, "--turn-seconds", "1", "--poll-seconds", "0.1")
-    store = WeightStore(tmp_path / "store", dtype="float32")
-    store.publish(0, checkpoint_state(policy, policy.state_dict()))
-    asked = {"deployment": "run", "prompt_ids": PROMPT, "max_tokens": 24, "temperature": 0.8, "timeout_seconds": 400.0}
-    wanted = [GenerateRequest.model_validate(asked | {"seed": seed}) for seed in range(3)]
-    spec = DeploymentSpec(name="run", policy_dir=str(policy_dir), store=str(store.root), version=0)
-
-    async def ask() -> list[GenerateResponse]:
-        async with HttpInferenceClient(server.url) as client:
-            return [await client.generate(request) for request in wanted]  # one at a time: sums depend on the batch
-
-    with (
-        ServerProcess("trainer.inference.vllm.server", tmp_path / "data", arguments=arguments) as server,
-        InferenceAdmin(server.url) as admin,
-    ):
-        await asyncio.to_thread(admin.deploy, spec)
-        for request, answer in zip(wanted, await ask(), strict=True):
-            check(policy, request, answer, 0, 24)
-        for version in range(1, 4):
-            store.publish(version, checkpoint_state(policy, models.nudged(policy, version).state_dict()))
-            timings = await asyncio.to_thread(admin.update, "run", version)
-            print(timings.model_dump())
-            assert timings.patched, (tmp_path / "data" / "inference.log").read_text()
-            answers = await ask()
-            for request, answer in zip(wanted, answers, strict=True):
-                assert [span.version for span in answer.spans] == [version]
-                check(policy, request, answer, 0, 24)
-        await asyncio.to_thread(admin.remove, "run")
-    fresh = tmp_path / "fresh"
-    with ServerProcess("trainer.inference.vllm.server", fresh, arguments=arguments) as server:
-        with InferenceAdmin(server.url) as admin:
-            pinned = spec.model_copy(update={"version": 3})
-            await asyncio.to_thread(admin.deploy, pinned)
-            again = await ask()
-            assert [a.token_ids for a in again] == [a.token_ids for a in answers]
-            assert [a.logprobs for a in again] == [a.logprobs for a in answers]
-            held = next(d for d in admin.deployments() if d.name == "run").last_sync
-            assert held is not None and not held.patched
-
-
 async def test_steps_in_place_are_what_a_fresh_load_is(policy_dir: Path, tmp_path: Path) -> None:
     await in_place_equals_fresh(URL, model(policy_dir, 0), policy_dir, tmp_path)
-
-
-async def test_experts_in_place_are_what_a_fresh_load_is(tmp_path: Path) -> None:
-    """Stacked experts (w13, w2) and routers, in a server of its own."""
-    config = Qwen3MoeConfig(
-        vocab_size=512, hidden_size=128, intermediate_size=256, moe_intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=32, num_experts=8, num_experts_per_tok=2,
-        max_position_embeddings=1024, tie_word_embeddings=False,
-    )  # fmt: skip
-    torch.manual_seed(5)
-    policy = Qwen3MoeForCausalLM(config).float().eval()
-    folder = models.save(policy, tmp_path / "policy")
-    with vllm_server.server(vllm_server.environment(), folder, "--skip-tokenizer-init") as url:
-        await in_place_equals_fresh(url, policy, folder, tmp_path)

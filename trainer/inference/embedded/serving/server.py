@@ -75,6 +75,8 @@ class EmbeddedEngine:
             engine="embedded",
             busy_share=busy,
             tokens_per_second=speed,
+            busy_seconds=self._thread.busy_seconds,
+            sampled_tokens=self._thread.sampled_tokens,
             max_context=self._deployments.limits.max_context,
             kv_bytes=self._deployments.limits.kv_bytes,
             deployments=self.statuses(),

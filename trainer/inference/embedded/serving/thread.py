@@ -33,6 +33,7 @@ class EngineThread:
         self._wake = threading.Condition()
         self._stopping = False
         self._window: deque[tuple[float, float, int]] = deque()
+        self.busy_seconds, self.sampled_tokens = 0.0, 0
         self._thread = threading.Thread(target=self.serve, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -140,6 +141,8 @@ class EngineThread:
             return False
         ended = time.monotonic()
         self._window.append((ended, ended - began, tokens))
+        self.busy_seconds += ended - began
+        self.sampled_tokens += tokens
         while self._window and self._window[0][0] < ended - WINDOW_SECONDS:
             self._window.popleft()
         return True
