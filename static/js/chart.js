@@ -292,7 +292,7 @@ class Panel {
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickfont: { size: 10.5, color: text }, ticklabeloverflow: "allow" };
     const titled = (text) => (text ? { title: { text, standoff: 4, font: { size: 10.5, color: axis.tickfont.color } } } : {});
     const upright = (unit) => ({
-      ...axis, ...titled(unit === "%" ? "" : unit), type: this.view.y, fixedrange: true, nticks: this.plot.clientHeight > 300 ? 0 : 5, tickformat: unit === "%" ? ".0~%" : unit === "bytes" ? "~s" : "~g",
+      ...axis, ...titled(unit === "%" ? "" : unit), type: this.view.y, fixedrange: true, nticks: this.plot.clientHeight > 300 ? 0 : 5, tickformat: unit === "%" ? ".0~%" : unit.startsWith("bytes") ? "~s" : "~g",
       automargin: true, rangemode: unit === "%" && this.view.y === "linear" ? "tozero" : "normal",
     });
     const zoom = this.view.range?.map((edge) => edge / place.unit);

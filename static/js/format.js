@@ -49,7 +49,7 @@ export function seconds(value) {
   return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
 }
 
-const OF_UNIT = { "%": (value) => `${fixed(100 * value, 1)}${NARROW}%`, s: seconds, bytes };
+const OF_UNIT = { "%": (value) => `${fixed(100 * value, 1)}${NARROW}%`, s: seconds, bytes, "bytes/s": (value) => `${bytes(value)}/s` };
 
 // Without a unit that follows the number: where another place names it.
 export const unitless = (value, unit) => number(value, unit in OF_UNIT ? unit : "");

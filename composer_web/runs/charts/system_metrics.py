@@ -18,7 +18,7 @@ from composer_web.runs.models import RUN_LIVE, Run
 MAX_LINES = 12
 """Workers and hosts of a panel: trainers first, then engines. The API has all."""
 REFRESH_MS = 15_000
-GIB, MIB = 1 << 30, 1 << 20
+GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ MEASURES = {
     "memory": Shown("", "GiB", GIB),
     "host_cpu": Shown("", "%"),
     "host_memory": Shown("", "%"),
-    "received": Shown("received", "MiB/s", MIB),
-    "sent": Shown("sent", "MiB/s", MIB),
-    "disk_read": Shown("read", "MiB/s", MIB),
-    "disk_written": Shown("written", "MiB/s", MIB),
+    "received": Shown("received", "bytes/s"),
+    "sent": Shown("sent", "bytes/s"),
+    "disk_read": Shown("read", "bytes/s"),
+    "disk_written": Shown("written", "bytes/s"),
     "gpu": Shown("", "%"),
     "gpu_memory": Shown("", "%"),
     "gpu_power": Shown("", "W"),

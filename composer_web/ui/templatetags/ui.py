@@ -146,7 +146,7 @@ def compact(value: Any) -> str:
 @register.filter
 def quantity(value: Any, unit: str) -> str:
     """A value of a metric by the metric's unit, without the unit's name. js/format.js writes the same."""
-    known = {"share": percent, "%": percent, "s": seconds, "bytes": size}
+    known = {"share": percent, "%": percent, "s": seconds, "bytes": size, "bytes/s": rate}
     show: Callable[[Any], str] = known.get(unit, compact)
     return show(value)
 
@@ -154,6 +154,11 @@ def quantity(value: Any, unit: str) -> str:
 @register.filter
 def percent(value: Any, digits: int = 1) -> str:
     return "–" if value is None or value == "" else f"{100 * float(value):.{digits}f}\u202f%"
+
+
+def rate(value: Any) -> str:
+    """Bytes a second in the unit that fits."""
+    return "–" if value is None or value == "" else f"{size(value)}/s"
 
 
 @register.filter

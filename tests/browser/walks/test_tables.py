@@ -59,7 +59,7 @@ def test_charts_and_pages_write_numbers_alike(operator: Page, product: Product) 
     ]  # fmt: skip
     values += [math.copysign(10 ** chance.uniform(-8, 12), chance.choice((1, 1, -1))) for _ in range(300)]
     values += [chance.randrange(1, 4096) / 2 ** chance.randrange(0, 12) for _ in range(300)]
-    units = ("", "%", "s", "bytes")
+    units = ("", "%", "s", "bytes", "bytes/s")
     pairs = [(value, unit) for value in values for unit in units if value >= 0 or unit in ("", "%")]
     operator.goto(f"{product.url}/runs/")
     written = operator.evaluate(

@@ -60,7 +60,7 @@ def test_the_tab_draws_the_workers_of_the_run(measured: Run, viewer: Client) -> 
     series = answer["series"]
     assert [round(p["x"]) for p in series["cpu/train@a/1"]] == [1, 16, 31, 46]
     assert [p["last"] for p in series["memory/train@a/1"]] == [1.0, 2.0, 3.0, 4.0], "GiB"
-    assert series["received/a"][0]["last"] == 2.0, "MiB/s"
+    assert series["received/a"][0]["last"] == 2.0 * (1 << 20), "bytes a second"
     assert series["gpu/b 0"][0]["last"] == 0.9 and series["gpu_power/b 0"] == []
     assert series["cpu/rollout@c/1"] == [] and series["no/thing"] == []
     zoomed = viewer.get(f"/runs/{measured.pk}/system/usage/?keys=cpu/train@a/1&from=15&to=32").json()["series"]
