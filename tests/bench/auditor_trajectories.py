@@ -28,7 +28,14 @@ from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, PytestVerifi
 
 SETS = tuple(
     Path(__file__).with_name(name)
-    for name in ("auditor_blind_5", "auditor_blind_4", "auditor_blind_3", "auditor_blind_2", "auditor_blind")
+    for name in (
+        "auditor_blind_6",
+        "auditor_blind_5",
+        "auditor_blind_4",
+        "auditor_blind_3",
+        "auditor_blind_2",
+        "auditor_blind",
+    )
 )
 """Folders of trajectories, the newest first."""
 TEST_SECONDS = 10.0
