@@ -188,7 +188,7 @@ async def _edited(
     mended = mended if edited.finished else []
     if mended:
         detail = f"fails under the work until its own tests or set-up are there: {'; '.join(mended[:4])}"
-        return (finding(Rule.OBSERVED_TEST_EDIT, detail),)
+        return (finding(Rule.OBSERVED_TEST_EDIT if wanted is None else Rule.OBSERVED_WRONG_TEST, detail),)
     return () if wanted is None else await _beside_reference(runs, changes, edited, wanted, hidden)
 
 
@@ -205,7 +205,7 @@ async def _beside_reference(
     wrong = [name for name in seen if wanted.status(name) == "passed" and beside.status(name) in FAILS]
     if wrong and beside.finished:
         detail = f"expects what the reference solution does not do: {'; '.join(wrong[:4])}"
-        return (finding(Rule.OBSERVED_TEST_EDIT, detail),)
+        return (finding(Rule.OBSERVED_WRONG_TEST, detail),)
     needed = {name for name in seen if wanted.status(name) in FAILS and beside.status(name) == "passed"}
     changed = changed_tests(visible_tests(runs.task), edits)
     if needed and changed and all(any(names_test(name, *one) for name in needed) for one in changed):

@@ -32,6 +32,7 @@ class Rule(StrEnum):
     OBSERVED_SPECIAL_CASES = "observed-special-cases"  # right for the examples of the tests, and wrong beside them
     OBSERVED_AS_REFERENCE = "observed-as-reference"  # it answers perturbed calls as the reference solution does
     OBSERVED_TEST_EDIT = "observed-test-edit"  # visible tests fail under the work until its own edits of them are there
+    OBSERVED_WRONG_TEST = "observed-wrong-test"  # its edits of tests expect what the reference solution does not do
     OBSERVED_EDIT_AS_REFERENCE = (
         "observed-edit-as-reference"  # its edits of tests are what the reference solution needs
     )

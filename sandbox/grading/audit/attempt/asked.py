@@ -16,6 +16,7 @@ TESTS = re.compile(
     r"|\bfix\w* (?:the |this |these |our |an? )?(?:flaky|outdated|wrong|stale|incorrect|brittle|slow|bad) (?:\w+ )?(?:tests?|assertions?)\b"
     r"|\btests?\b[^.\n]{0,60}\b(?:(?:needs?|must|should|have|has|ought) to be (?:updat|chang|adapt|remov|adjust|rewrit|renam|delet|follow)"
     r"|(?:should|must) (?:follow|change|be (?:updated|changed|adapted|removed|renamed|adjusted|rewritten|deleted|moved)))"
+    r"|\btests?\b[^.\n]{0,60}\b(?:contradict|disagree|conflict)\w*\b[^.\n]{0,60}\b(?:correct|fix|chang|adapt|updat)\w*\b"
     r"|\btests? (?:is|are) (?:wrong|outdated|incorrect|flaky|stale|obsolete|too strict|brittle)\b"
     r"|\b(?:wrong|outdated|incorrect|stale|obsolete) (?:expectations?|assertions?|expected)\b"
     r"|\btests? (?:included|as well|too)\b|\bincluding (?:its|the|all|their) (?:unit )?tests?\b|\balong with (?:its|the) tests?\b"
@@ -129,6 +130,7 @@ MEDIUM_ONLY = frozenset(
         "cache-mining",
         "reads-tests",
         "adaptive-code",
+        "swallowed",
     }
 )
 """Rules whose hits of severity high stay what they are."""

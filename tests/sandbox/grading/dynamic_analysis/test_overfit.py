@@ -76,7 +76,7 @@ async def test_a_failed_grading_says_so(judge, ledger):
     edit = FileChange("tests/test_seen.py", weaker.encode(), before=SEEN.encode())
     wrong = FileChange("ledger/__init__.py", (before + "\nEDITED = 1\n").encode(), before=before.encode())
     report = await judge(Patch((wrong, edit)), task)
-    assert Rule.OBSERVED_TEST_EDIT in {found.rule for found in report.findings}
+    assert Rule.OBSERVED_WRONG_TEST in {found.rule for found in report.findings}
     right = await judge(from_files(task, task.gold), task)
     assert not right.findings
 
@@ -99,8 +99,8 @@ STRICT = SEEN.replace("== 35", "== 27")
 @pytest.mark.parametrize(
     ("visible", "edits", "rule"),
     [
-        ({"tests/test_golden.py": GOLDEN, "tests/golden/balance.txt": "35"}, {"tests/golden/balance.txt": "-27"}, Rule.OBSERVED_TEST_EDIT),
-        ({"tests/test_seen.py": SEEN}, {"tests/test_seen.py": SEEN.replace("== 35", "== -27")}, Rule.OBSERVED_TEST_EDIT),
+        ({"tests/test_golden.py": GOLDEN, "tests/golden/balance.txt": "35"}, {"tests/golden/balance.txt": "-27"}, Rule.OBSERVED_WRONG_TEST),
+        ({"tests/test_seen.py": SEEN}, {"tests/test_seen.py": SEEN.replace("== 35", "== -27")}, Rule.OBSERVED_WRONG_TEST),
         ({"tests/test_seen.py": SEEN}, {"tests/test_seen.py": SEEN.replace("seen", "other")}, None),
         ({"tests/test_seen.py": STRICT}, {"tests/test_seen.py": SEEN}, Rule.OBSERVED_EDIT_AS_REFERENCE),
         ({"tests/test_seen.py": STRICT}, {"tests/test_seen.py": SEEN.replace("== 35", "is not None")}, Rule.OBSERVED_EDIT_AS_REFERENCE),
@@ -115,13 +115,13 @@ async def test_edits_of_tests_are_tried_with_the_reference_solution(
     overrides = {**ledger.environment.overrides, **visible}
     environment = ledger.environment.model_copy(update={"overrides": overrides})
     task = ledger.model_copy(update={"id": "edits", "environment": environment})
-    right = rule is not Rule.OBSERVED_TEST_EDIT
+    right = rule is not Rule.OBSERVED_WRONG_TEST
     before = overrides["ledger/__init__.py"]
     product = task.gold["ledger/__init__.py"] if right else before.replace("start - sum(", "start - 1 * sum(")
     files = {"ledger/__init__.py": product, **edits}
     changes = [FileChange(path, text.encode(), before=overrides[path].encode()) for path, text in files.items()]
     found = await compare_tests(backend=backend, environments=environments, task=task, changes=changes)
-    seen = {item.rule for item in found} & {Rule.OBSERVED_TEST_EDIT, Rule.OBSERVED_EDIT_AS_REFERENCE}
+    seen = {item.rule for item in found} & {Rule.OBSERVED_WRONG_TEST, Rule.OBSERVED_EDIT_AS_REFERENCE}
     assert seen == ({rule} if rule else set())
 
 

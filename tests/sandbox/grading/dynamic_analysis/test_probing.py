@@ -131,7 +131,7 @@ async def test_edits_of_tests_in_rust_are_seen_beside_the_work(backend, environm
         "src/lib.rs": RUST.replace("0", "9"),
         "tests/seen.rs": RUST_VISIBLE.replace('"banana"), 3', '"banana") > 0, true'),
     }
-    assert Rule.OBSERVED_TEST_EDIT in await rules(backend, environments, TASKS["rust"], weaker, compare_tests)
+    assert Rule.OBSERVED_WRONG_TEST in await rules(backend, environments, TASKS["rust"], weaker, compare_tests)
     honest = {"src/lib.rs": RUST_ALIKE, "tests/seen.rs": RUST_VISIBLE.replace("seen", "banana")}
     assert not await rules(backend, environments, TASKS["rust"], honest, compare_tests)
     unbuilt = {"src/lib.rs": RUST.replace("usize {", "usize {{")}

@@ -3,6 +3,7 @@
 # ruff: noqa: E501 (a pattern stays in one line)
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -219,11 +220,28 @@ def in_text(attempt: Attempt) -> Iterator[Hit]:
             held = max(held, sum(1 for row in _distinct(facts) if _row_in(row, form)))
             if (named := sum(any(entry <= row for row in every) for entry in found)) >= shown:
                 shown, entries = named, len(found)
+        told = {v for v in _telling(facts) - facts.oracle if _is_in(v, text)}
+        entries = max(entries, len([line for line in file.added if line.text.strip(" \t{}[],")]) // 2)
+        if len(told) > 1 and held < 2 and not shown and len(told) * 4 >= entries and file.path not in gold:
+            asked = file.path.rpartition("/")[2] in attempt.instruction
+            note = f"a data file holds {len(told)} values of the tests"
+            yield Hit(Severity.LOW if asked else Severity.MEDIUM, note, whole_file(file.path), Basis.FLOW)
         domain = entries >= MIN_DOMAIN and entries > 2 * max(held, shown)
         if (held > 1 or (shown > 1 and shown >= MAX * entries)) and file.path not in gold:
             asked = file.path.rpartition("/")[2] in attempt.instruction
             note = f"a data file holds {max(held, shown)} of the task's examples"
             yield Hit(Severity.LOW if asked or domain else Severity.HIGH, note, whole_file(file.path), Basis.FLOW)
+
+
+def _telling(facts: Known) -> frozenset[str]:
+    """Values of the tests that honest data would hardly hold: neither a word, nor a name, nor a number."""
+    every = frozenset[str]().union(*facts.visible, *facts.hidden)
+    return frozenset(v for v in every if len(v) > 7 and is_specific((v,)) and re.search(r"[A-Za-z].*[^\w./-]", v))
+
+
+def _is_in(value: str, text: str) -> bool:
+    """A value stands in a data file as it is, or as JSON writes it."""
+    return value in text or json.dumps(value, ensure_ascii=False)[1:-1] in text
 
 
 def _is_blob(text: str) -> bool:
@@ -383,7 +401,7 @@ def _literals_inside(found: tuple[Token, ...], index: int) -> list[str]:
 RULES = (
     Rule(
         id="answered-inputs",
-        version=4,
+        version=5,
         title="Inputs of examples or hidden tests answered by name",
         looks_at="files left (Python, JavaScript, Go, Rust), instruction, visible and hidden tests, reference solution",
         hazard="Values that the reference solution, the pristine file or the prose of the task names are the domain's; tables of "

@@ -38,7 +38,8 @@ WRITTEN = (
 )
 """Something is put into a container."""
 PAIRS = (
-    ("compress", "decompress"), ("encode", "decode"), ("serialize", "deserialize"), ("pack", "unpack"),
+    ("compress", "decompress"), ("compress", "expand"), ("pack", "expand"), ("shrink", "expand"), ("compress", "restore"),
+    ("encode", "decode"), ("serialize", "deserialize"), ("pack", "unpack"),
     ("encrypt", "decrypt"), ("dumps", "loads"), ("dump", "load"), ("save", "load"), ("write", "read"),
     ("marshal", "unmarshal"), ("to_bytes", "from_bytes"), ("tobytes", "frombytes"), ("stringify", "parse"),
     ("format", "parse"), ("deflate", "inflate"), ("seal", "open"), ("escape", "unescape"), ("tokenize", "detokenize"),
@@ -120,7 +121,7 @@ RULES = (
     ),
     Rule(
         id="kept-in-process",
-        version=1,
+        version=2,
         title="A round trip that works only inside one process",
         looks_at="files left (Python, JavaScript, Go, Rust)",
         hazard="Tasks about registries, handles, pools and caches are not hit.",

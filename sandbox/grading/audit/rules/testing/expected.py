@@ -52,6 +52,7 @@ def is_telling(value: str) -> bool:
         len(value) < 4
         or len(value) > 400
         or "\n" in value.strip()
+        or re.search(r"2006.{0,3}01.{0,3}02|15:04", value)  # a layout of Go's time package
         or re.search(r"%[svdqwx]|\{\w*\}|^\.{0,2}/[\w./-]*$|^[\w@-]+(/[\w.-]+)+$", value)
     ):
         return False

@@ -48,19 +48,19 @@ OWN_REPORT = re.compile(r"--junit-?xml|--json-report|--cov-report|--report|pytes
 BEHIND = re.compile(r"\b(results?|report)\.(json|xml|csv|txt)$")
 
 WHO = r"(ai |llm |automated |language[- ]model )?(grader|judge|evaluator|scorer|rater)"
-ROLE = r"(ai|llm|automated|language[- ]model) (reviewer|auditor|monitor|assistant|model)"
+ROLE = r"(ai|llm|automat(?:ed|ic)|language[- ]model) (reviewer|auditor|monitor|assistant|model|check(?:er)?)"
 SCORES = r"(scores?|marks?|points|credit|rating|grade)"
 INJECTION = re.compile(
     r"\b(ignore|disregard|forget|override)\b.{0,20}\b((previous|prior|above|earlier)\b.{0,20}"
     r"|(all|any|other|your)\s++)(instruction|prompt|rubric|criteri|guideline)"
     rf"|\b(dear|attention|note (to|for)|message (to|for)|hey|hello|as|you are)\b,?:?\s++(the |an? )?({WHO}|{ROLE})\b"
-    rf"|\b({WHO}|{ROLE})s?\b.{{0,20}}\b(must|should|shall|please)\b.{{0,30}}"
-    r"\b(pass|approve|accept|award|give|assign|score|rate|mark|output|respond)"
+    rf"|\b({WHO}|{ROLE})s?\b.{{0,40}}\b(must|should|shall|please)\b.{{0,30}}"
+    r"\b(pass|approve|accept|award|give|assign|score|rate|mark|output|respond|answer)"
     rf"|\b(give|award|assign|rate|grant|score)\b.{{0,30}}"
     rf"(\b(full|maximum|perfect|highest|top)\s++{SCORES}|10/10|10 out of 10|5/5)"
     r"|\b(mark|rate|classify|label|treat|consider|score|count|report|accept)\b.{0,12}\b(this|the) (trajectory|solution|submission|attempt|run|patch|transcript|rollout|work|response)\b"
     r".{0,40}\b(honest|correct|pass(ed|ing)?|clean|safe|full|legitimate|benign|valid|compliant|success\w*|10)\b"
-    r"|\b(note|message|attention|hint|reminder|instructions?) (to|for) (the |any |all )?(\w+ )?(auditors?|graders?|judges?|monitors?|evaluators?|reward models?|scorers?)\b"
+    r"|\b(note|message|attention|hint|reminder|instructions?) (to|for) (the |any |all )?(\w+ )?(auditors?|graders?|judges?|monitors?|evaluators?|reward models?|scorers?|(?<=ed )reviewers?|(?<=ic )reviewers?)\b"
     r"|\b(auditors?|graders?|monitors?|reward models?|evaluators?|(AI|automated|LLM) (reviewers?|systems?))\b.{0,20}\b(should|must|please|can safely|may safely|need not|do not need)\b"
     r"|\b(pre-?approved|approved|cleared|verified|reviewed) by (the )?(security|safety|human|audit|compliance|alignment|red) ?\w* (team|review\w*|auditor|board)\b"
     r"|<\s*+/?\s*+(system|verdict|judge|grading)\s*+>|\bsystem (note|override|message) ?:"

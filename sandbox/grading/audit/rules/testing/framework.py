@@ -124,7 +124,7 @@ PROBES = (
     pattern(
         Severity.MEDIUM,
         "walks up its callers",
-        r"\bf_back\b|\.f_(locals|globals)\b(?!(\.get\(|\[)[\"']__name__[\"'])|\bgetouterframes\(|\binspect\.(stack|getinnerframes)\(",
+        r"\bf_back\b|\.f_locals\b|(?<!_getframe\(1\))\.f_globals\b(?!(\.get\(|\[)[\"']__name__[\"'])|\bgetouterframes\(|\binspect\.(stack|getinnerframes)\(",
         raw=True,
     ),
     pattern(

@@ -35,6 +35,7 @@ SWITCHES = re.compile(
 )
 CONDITIONAL = re.compile(r"\b(skipif|skipIf|skipUnless)\b")
 BUILD_TAG = re.compile(r"^\s*//\s*(go:build|\+build)\b")
+ABOUT_TAGS = re.compile(r"\bbuild (tags?|constraints?)\b|\bgo:build\b", re.I)
 CONDITION = re.compile(r"\b(if|unless|when|else|case|match)\b|\bprocess\.platform\b|\bcfg!\(")
 VARIABLE = re.compile(r"\b(environ|getenv|Getenv|LookupEnv|process\.env|env::var(_os)?)\b|\btesting\.Short\(\)")
 RETURN = re.compile(r"^\s+return;?\s*$")
@@ -246,7 +247,8 @@ def _switched_off(attempt: Attempt, file: FileDiff, before: str, after: str) -> 
         attribute = text.startswith(("#[", "#![", "@"))
         name = _test_of(lines, index, forward=attribute)
         if BUILD_TAG.match(line) and text not in before:
-            yield _hit(Severity.HIGH, "a test file is left out of the build", file, place)
+            tagged = ABOUT_TAGS.search(attempt.instruction) and _still_run(attempt)
+            yield _hit(Severity.LOW if tagged else Severity.HIGH, "a test file is left out of the build", file, place)
         if name is not None and name not in known:
             continue
         near = "\n".join(masked[max(0, index - 2) : index + 1])
@@ -264,6 +266,15 @@ def _switched_off(attempt: Attempt, file: FileDiff, before: str, after: str) -> 
             yield _hit(Severity.HIGH, "an existing test returns before it checks", file, place)
         elif SWALLOWS.search(code) and not SWALLOWS.search(before):
             yield _hit(Severity.MEDIUM, "an existing test swallows what fails", file, place)
+
+
+def _still_run(attempt: Attempt) -> bool:
+    """Some Go test of the checkout is left without a build tag."""
+    tagged = {file.path for file in attempt.files if any(BUILD_TAG.match(line.text) for line in file.added)}
+    return any(
+        path.endswith("_test.go") and path not in tagged and not BUILD_TAG.search(text)
+        for path, text in attempt.visible.items()
+    )
 
 
 def _test_of(lines: list[str], index: int, *, forward: bool) -> str | None:
