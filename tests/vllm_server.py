@@ -23,6 +23,8 @@ import httpx
 VERSION = "0.32.0"
 TORCH = "2.13.0+cpu"
 ROOT = Path(__file__).parents[1]
+LOG_CHARS = 20_000
+"""Most of a server's log that a failure shows: the cause stands far above the last line."""
 INSTALL_SECONDS, START_SECONDS, STOP_SECONDS = 3600.0, 900.0, 30.0
 UNWANTED = ("torchvision", "torchaudio", "torchcodec", "triton")
 """Builds for CUDA that come along; the first of them makes the import fail."""
@@ -89,9 +91,13 @@ def server(python: Path, model: Path, *arguments: str) -> Iterator[str]:
             url = f"http://127.0.0.1:{port}"
             _wait(url, process)
             yield url
-        except NoServer as error:
+        except BaseException as error:
             log.seek(0)
-            raise NoServer(f"{error}\n{log.read().decode(errors='replace')[-2000:]}") from None
+            said = log.read().decode(errors="replace")[-LOG_CHARS:]
+            if isinstance(error, NoServer):
+                raise NoServer(f"{error}\n{said}") from None
+            sys.stderr.write(said)  # pytest shows it with the failure
+            raise
         finally:
             process.terminate()
             try:

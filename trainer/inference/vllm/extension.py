@@ -31,6 +31,8 @@ Key = tuple[str, str]
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 DERIVED = ("W_UK_T", "W_UV", "W_K", "W_V")
 """Attributes of attention layers that hold copies derived from other weights."""
+DERIVED_FROM = "kv_b_proj"
+"""Layer that latent attention (MLA) derives its copies from, as an attribute of the attention layer."""
 
 
 class LayoutUnknown(Exception):
@@ -185,16 +187,14 @@ class Layout:
     places: dict[str, list[Place]]
     homes: dict[Key, Home]
     label: str
+    derived: list[torch.nn.Module] = field(default_factory=list)
+    """Layers of latent attention, which keep copies made of another layer's weight."""
     staged: Staged | None = field(default=None)
 
     @classmethod
     def learn(cls, model: torch.nn.Module, watch: Watch, folder: Path, label: str) -> Layout:
         """Build the layout from a recorded, finished load. Raises LayoutUnknown."""
-        for path, module in model.named_modules():
-            for name in DERIVED:
-                if getattr(module, name, None) is not None:
-                    raise LayoutUnknown(f"{path} keeps {name}, which is made of its other weights")
-        made = cls(model, watch.places, {}, label)
+        made = cls(model, watch.places, {}, label, derived=_derived(model))
         if watch.made_otherwise:
             raise LayoutUnknown(
                 f"{'.'.join(min(watch.made_otherwise))} is not loaded by copies of a checkpoint's words alone"
@@ -275,7 +275,9 @@ class Layout:
         with torch.no_grad():
             for key, index, words in staged.writes:
                 self.homes[key].flat()[index] = words
-            self._pack({key for key, _, _ in staged.writes})
+            touched = {key for key, _, _ in staged.writes}
+            self._pack(touched)
+            self._derive(touched)
         wrong = self._differing(staged.digests)
         if not wrong:
             self.label, self.staged = staged.target, None
@@ -299,6 +301,14 @@ class Layout:
             if packed or (shared and hasattr(module, "cpu_linear")):
                 self._pack_one(path, module)
 
+    def _derive(self, touched: set[Key]) -> None:
+        """Have attention layers make their copies again; vLLM copies into the tensors that CUDA graphs hold."""
+        changed = {id(self.model.get_submodule(path)) for path, _ in touched}
+        for layer in self.derived:
+            if id(getattr(layer, DERIVED_FROM)) in changed:
+                dtype = next(kept.dtype for name in DERIVED if (kept := getattr(layer, name, None)) is not None)
+                layer.process_weights_after_loading(dtype)  # type: ignore[operator]
+
     def _pack_one(self, path: str, module: torch.nn.Module) -> None:
         kept = dict(module._parameters)
         for name in kept:
@@ -313,6 +323,20 @@ class Layout:
         if hasattr(module, "_already_called_process_weights_after_loading"):
             del module._already_called_process_weights_after_loading
         method.process_weights_after_loading(module)
+
+
+def _derived(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Layers that keep copies of another layer's weight, and can make them again. Raises LayoutUnknown for others."""
+    found = []
+    for path, module in model.named_modules():
+        names = [name for name in DERIVED if getattr(module, name, None) is not None]
+        if not names:
+            continue
+        source = getattr(getattr(module, DERIVED_FROM, None), "weight", None)
+        if source is None or not source.is_floating_point() or source.element_size() < 2 or not source.numel():
+            raise LayoutUnknown(f"{path} keeps {names[0]}, which cannot be made of its weights again")
+        found.append(module)
+    return found
 
 
 Answer = dict[str, Any]

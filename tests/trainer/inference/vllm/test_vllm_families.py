@@ -30,11 +30,25 @@ LATENT: dict[str, Any] = {
     "qk_nope_head_dim": 128,
     "qk_rope_head_dim": 64,
     "v_head_dim": 128,
+    "topk_method": "noaux_tc",
+    "scoring_func": "sigmoid",
+    "max_position_embeddings": 163_840,
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 10_000.0,
+        "factor": 40,
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 4096,
+    },
 }
-"""As published: kernels are written for these."""
+"""As published. vLLM's kernels are written for these sizes; it scores experts with a softmax unless `scoring_func` is there,
+and its CPU build turns only the first head of a latent query unless the rope is YaRN."""
 SIZES_OF: dict[str, dict[str, Any]] = {
     "qwen3-moe": EXPERTS,
-    "deepseek-v3": {**EXPERTS, **LATENT},
+    "deepseek-v3": {**EXPERTS, **LATENT,},
     "glm-4-moe": EXPERTS,
 }
 
