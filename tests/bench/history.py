@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 HISTORY = REPOSITORY / "docs/benchmarks.jsonl"
 PAGE = REPOSITORY / "docs/benchmarks.md"
 BEGIN, END = "<!-- newest: made by `python -m tests.bench.history` -->", "<!-- end of newest -->"
-COMPARE = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
+COMPARE = {"<=": operator.le, ">=": operator.ge, "==": operator.eq, ">": operator.gt}
 MAX_CELL = 60
 
 HEADLINES = {

@@ -192,6 +192,53 @@ class Deriving(Worker):
         self.model.get_submodule(f"{LAYER}.self_attn").W_UV = torch.zeros(1)
 
 
+class Attention(torch.nn.Module):
+    """Latent attention (MLA): it computes with copies that it makes of another layer's weight."""
+
+    def __init__(self, kv_b_proj: torch.nn.Module) -> None:
+        super().__init__()
+        self.kv_b_proj = kv_b_proj
+
+    def process_weights_after_loading(self, dtype: torch.dtype) -> None:
+        words: Any = self.kv_b_proj.weight
+        for name, made in (("W_UK_T", words[:4].T.contiguous()), ("W_UV", words[4:].clone())):
+            if name in self._parameters:
+                getattr(self, name).data.copy_(made)
+            else:
+                self.register_parameter(name, torch.nn.Parameter(made.to(dtype), requires_grad=False))
+
+
+class Latent(Worker):
+    def reload_weights(self, weights_iterator: Any) -> None:
+        super().reload_weights(weights_iterator)
+        outer = self.model.get_submodule(f"{LAYER}.self_attn")
+        if "mla" not in outer._modules:
+            outer.add_module("mla", Attention(outer.kv_b_proj))
+        outer.mla.process_weights_after_loading(torch.float32)
+
+    def is_derived(self) -> bool:
+        mla: Any = self.model.get_submodule(f"{LAYER}.self_attn.mla")
+        words = mla.kv_b_proj.weight
+        return torch.equal(mla.W_UK_T, words[:4].T) and torch.equal(mla.W_UV, words[4:])
+
+
+def test_copies_that_attention_makes_of_other_weights_are_made_again(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, world=1, packs=False)
+    shapes = {**SHAPES, f"{LAYER}.self_attn.kv_b_proj.weight": (8, 6)}
+    worker = Latent(shapes, rank=0, world=1)
+    cluster.workers = [worker]
+    first = {**state(0), f"{LAYER}.self_attn.kv_b_proj.weight": torch.randn(8, 6)}
+    mirror = cluster.publish(first)
+    digests = cluster.load(mirror)
+    addresses = [p.data_ptr() for p in worker.model.parameters()]
+    after = cluster.publish(stepped(first, 1))
+    name = f"{LAYER}.self_attn.kv_b_proj.weight"
+    assert not torch.equal(cluster.states[0][name], cluster.states[1][name])
+    assert cluster.ask("opencomposer_apply", cluster.patch(mirror, after, digests)) == [{"wrong": []}]
+    assert cluster.holds(1) and worker.is_derived()
+    assert addresses == [p.data_ptr() for p in worker.model.parameters()]  # captured graphs read the same memory
+
+
 class Breaking(Worker):
     def reload_weights(self, weights_iterator: Any) -> None:
         raise RuntimeError("out of memory")
@@ -202,7 +249,7 @@ class Breaking(Worker):
     [
         (Transposing, "gate_up_proj.weight is laid out anew for its kernel"),
         (Scaling, r"input_layernorm.weight is not loaded by copies"),
-        (Deriving, "self_attn keeps W_UV, which is made of its other weights"),
+        (Deriving, "self_attn keeps W_UV, which cannot be made of its weights again"),
         (Breaking, "RuntimeError: out of memory"),
     ],
 )
