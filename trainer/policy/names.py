@@ -47,9 +47,12 @@ weights."""
 
 
 def build_from_state(
-    kind: type[PreTrainedModel], config: Any, state: Mapping[str, Tensor], *, attention: str = "sdpa"
+    kind: type[PreTrainedModel], config: Any, state: Mapping[str, Tensor], *, attention: str | None = None
 ) -> PreTrainedModel:
-    """Build a float32 model of class `kind` with a checkpoint's tensors. Raises RuntimeError naming what is missing."""
+    """Build a float32 model of class `kind` with a checkpoint's tensors. Raises RuntimeError naming what is missing.
+
+    `attention` is the library's choice by default: not every class has torch's (gpt-oss).
+    """
     floats = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     with _building:
         model, report = cast(Any, kind).from_pretrained(
