@@ -117,8 +117,15 @@ class Watch(TorchDispatchMode):
         """Parameters that received data other than a view of a checkpoint's tensor."""
         self.parameters: dict[Key, torch.Tensor] = {}
         """Parameters as loaders see them: often on the meta device, before their layout is changed for kernels."""
+        self.sources: dict[Key, set[str]] = {}
+        """Parameters → tensors of the checkpoint that were read when they were written."""
+        self.left_out: set[str] = set()
+        """Modules that vLLM's reload passes over: it sees only loaders that are called as `weight_loader` (not gpt-oss)."""
         self._keys: dict[int, Key] = {}
         self._names: dict[int, str] = {}
+        self._copies: dict[int, tuple[str, View, torch.Tensor]] = {}
+        """Contiguous copies of a view of a checkpoint's tensor, by storage."""
+        self._current = ""
 
     def tensors(self, folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
         """Tensors for the model to load. Parameters are looked up when the load begins, because only then are they what
@@ -132,15 +139,20 @@ class Watch(TorchDispatchMode):
         kept = []  # a freed storage's address would be another tensor's
         for name, tensor in checkpoint(folder):
             kept.append(tensor)
-            self._names[tensor.untyped_storage()._cdata] = name
+            self._names[tensor.untyped_storage()._cdata] = self._current = name
             yield name, tensor
+        self.left_out = {path for path, _ in self.sources if _is_passed_over(self.model.get_submodule(path))}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is torch.ops.aten.copy_.default:
             self._saw(args[0], args[1])
-        return func(*args, **(kwargs or {}))
+        made = func(*args, **(kwargs or {}))
+        name = self._names.get(args[0].untyped_storage()._cdata) if func is torch.ops.aten.clone.default else None
+        if name is not None and made.is_contiguous():
+            self._copies[made.untyped_storage()._cdata] = (name, View.of(args[0]), made)
+        return made
 
     def _saw(self, target: torch.Tensor, source: torch.Tensor) -> None:
         key = self._keys.get(target.untyped_storage()._cdata)
@@ -148,11 +160,14 @@ class Watch(TorchDispatchMode):
             return
         if self._keys.get(source.untyped_storage()._cdata) == key:
             return  # vLLM puts back what it took away while it loads
-        name = self._names.get(source.untyped_storage()._cdata)
+        self.sources.setdefault(key, set()).add(self._current)
+        name, view = self._names.get(source.untyped_storage()._cdata), View.of(source)
+        if (copied := self._copies.get(source.untyped_storage()._cdata)) and View.of(copied[2]) == view:
+            name, view, _ = copied
         if name is None or target.size() != source.size() or 0 in source.stride():
             self.made_otherwise.add(key)
             return
-        place = Place(View.of(source), View.of(target), key)
+        place = Place(view, View.of(target), key)
         if place not in self.places.setdefault(name, []):
             self.places[name].append(place)
 
@@ -208,8 +223,7 @@ class Layout:
 
     def _home(self, key: Key, loaded: torch.Tensor) -> Home:
         live = self._live(key)
-        as_loaded = (live.size(), live.dtype, live.stride()) == (loaded.size(), loaded.dtype, loaded.stride())
-        return Home(live, packed=False) if as_loaded else self._beside(key, loaded)
+        return Home(live, packed=False) if _as_loaded(live, loaded) else self._beside(key, loaded)
 
     def _beside(self, key: Key, loaded: torch.Tensor) -> Home:
         """Words in the loaders' order, for a kernel with another layout; the kernel's copy can be rebuilt from them."""
@@ -310,19 +324,58 @@ class Layout:
                 layer.process_weights_after_loading(dtype)  # type: ignore[operator]
 
     def _pack_one(self, path: str, module: torch.nn.Module) -> None:
-        kept = dict(module._parameters)
-        for name in kept:
+        for name in list(module._parameters):
             home = self.homes.get((path, name))
             if home is not None and home.packed:
-                parameter = torch.nn.Parameter(home.tensor.clone(), requires_grad=False)
-                parameter.__dict__.update(getattr(kept[name], "__dict__", {}))
-                module.register_parameter(name, parameter)
-        method: Any = module.quant_method
-        if getattr(method, "moe_kernel", None) is not None:
-            method.moe_kernel = None  # with it, vLLM 0.32 skips the packing and computes with the words as they lie
-        if hasattr(module, "_already_called_process_weights_after_loading"):
-            del module._already_called_process_weights_after_loading
-        method.process_weights_after_loading(module)
+                _register(module, name, home.tensor.clone())
+        _process(module)
+
+
+def _as_loaded(live: torch.Tensor, loaded: torch.Tensor) -> bool:
+    return (live.size(), live.dtype, live.stride()) == (loaded.size(), loaded.dtype, loaded.stride())
+
+
+def _register(module: torch.nn.Module, name: str, words: torch.Tensor) -> None:
+    parameter = torch.nn.Parameter(words, requires_grad=False)
+    parameter.__dict__.update(getattr(module._parameters[name], "__dict__", {}))
+    module.register_parameter(name, parameter)
+
+
+def _process(module: torch.nn.Module) -> None:
+    """Have vLLM lay a module's weights out for its kernel."""
+    method: Any = module.quant_method
+    if getattr(method, "moe_kernel", None) is not None and next(module.parameters()).device.type == "cpu":
+        method.moe_kernel = None  # with it, vLLM 0.32 skips the packing and computes with the words as they lie
+    if hasattr(module, "_already_called_process_weights_after_loading"):
+        del module._already_called_process_weights_after_loading
+    method.process_weights_after_loading(module)
+
+
+def _is_passed_over(module: torch.nn.Module) -> bool:
+    try:
+        from vllm.model_executor.model_loader.reload.layerwise import get_layerwise_info
+    except ImportError:  # another version, or no vLLM: its reload is taken at its word, and the probe judges
+        return False
+    info = get_layerwise_info(module)
+    return bool(info.can_load()) and info.load_numel <= 0
+
+
+def _load_left_out(model: Any, watch: Watch, folder: Path) -> None:
+    """Load what vLLM's reload passed over, by the model's own loader into the live tensors. Raises LayoutUnknown."""
+    for (path, name), loaded in watch.parameters.items():
+        module = model.get_submodule(path)
+        live = module._parameters.get(name)
+        if path not in watch.left_out or live is None or _as_loaded(live, loaded):
+            continue
+        if live.device.type != "cpu" or not hasattr(module, "quant_method"):
+            raise LayoutUnknown(f"vLLM's reload leaves {path}.{name} as it was; start the server with the new weights")
+        _register(module, name, torch.empty_like(loaded, device="cpu"))
+    wanted = {source for key, sources in watch.sources.items() if key[0] in watch.left_out for source in sources}
+    with torch.no_grad():
+        model.load_weights((name, tensor) for name, tensor in checkpoint(folder) if name in wanted)
+    for module in map(model.get_submodule, sorted(watch.left_out)):
+        if getattr(module, "quant_method", None) is not None:
+            _process(module)
 
 
 def _derived(model: torch.nn.Module) -> list[torch.nn.Module]:
@@ -375,6 +428,8 @@ class WeightPatches:
         watch = Watch(model)
         with watch:
             worker.reload_weights(weights_iterator=watch.tensors(Path(folder)))
+        if watch.left_out:
+            _load_left_out(model, watch, Path(folder))
         try:
             layout = Layout.learn(model, watch, Path(folder), label)
         except LayoutUnknown as error:

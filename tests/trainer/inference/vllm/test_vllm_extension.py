@@ -239,6 +239,41 @@ def test_copies_that_attention_makes_of_other_weights_are_made_again(tmp_path: P
     assert addresses == [p.data_ptr() for p in worker.model.parameters()]  # captured graphs read the same memory
 
 
+class Turned(Worker):
+    """Its loader writes a turned copy of each tensor, as vLLM's of gpt-oss does."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]], *, rank: int, world: int, packs: bool = False) -> None:
+        super().__init__(shapes, rank=rank, world=world, packs=packs)
+        for path, param in self.sizes:
+            module = self.model.get_submodule(path)
+            turned = torch.nn.Parameter(module._parameters[param].detach().T.contiguous(), requires_grad=False)
+            module.register_parameter(param, turned)
+
+    def reload_weights(self, weights_iterator: Any) -> None:
+        with torch.no_grad():
+            for name, tensor in weights_iterator:
+                share = self.share(name)
+                module = self.model.get_submodule(share.module)
+                module._parameters[share.param].copy_(tensor[share.source].permute(1, 0).contiguous())
+
+    def computes_with(self, share: Any) -> torch.Tensor:
+        words: torch.Tensor = self.model.get_submodule(share.module)._parameters[share.param].detach()
+        return words.T[share.target]
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_words_that_a_loader_turns_are_patched_where_they_lie(tmp_path: Path, world: int) -> None:
+    cluster = Cluster(tmp_path, world=world, packs=False)
+    names = [f"{LAYER}.self_attn.o_proj.weight", "model.layers.1.mlp.gate.weight"]
+    shapes = {name: SHAPES[name] for name in names}
+    cluster.workers = [Turned(shapes, rank=rank, world=world) for rank in range(world)]
+    mirror = cluster.publish({name: state(0)[name] for name in names})
+    digests = cluster.load(mirror)
+    after = cluster.publish(stepped(cluster.states[-1], 1))
+    assert cluster.ask("opencomposer_apply", cluster.patch(mirror, after, digests)) == [{"wrong": []}] * world
+    assert cluster.holds(1) and not cluster.holds(0)
+
+
 class Breaking(Worker):
     def reload_weights(self, weights_iterator: Any) -> None:
         raise RuntimeError("out of memory")

@@ -48,7 +48,10 @@ LATENT: dict[str, Any] = {
 and its CPU build turns only the first head of a latent query unless the rope is YaRN."""
 SIZES_OF: dict[str, dict[str, Any]] = {
     "qwen3-moe": EXPERTS,
-    "deepseek-v3": {**EXPERTS, **LATENT,},
+    "deepseek-v3": {
+        **EXPERTS,
+        **LATENT,
+    },
     "glm-4-moe": EXPERTS,
 }
 
