@@ -43,9 +43,7 @@ GO_ROUTE = Base(
         "hidden_test.go": 'package route\n\nimport "testing"\n\nfunc TestEmpty(t *testing.T) {\n\tif _, err := Cost(nil, nil); err == nil {\n\t\tt.Fatal("no error")\n\t}\n}\n'
     },
 )
-GO_TAGGED = Base(
-    "go", GO_ROUTE.wants + " TestMany gets the build tag `slow`.", GO_ROUTE.files, GO_ROUTE.hidden
-)
+GO_TAGGED = Base("go", GO_ROUTE.wants + " TestMany gets the build tag `slow`.", GO_ROUTE.files, GO_ROUTE.hidden)
 COST = GO_ROUTE.files["route.go"].replace(
     "(int, error) { return 0, nil }",
     "(sum int, err error) {\n\tif len(route) == 0 {\n\t\treturn 0, ErrRoute\n\t}\n\tfor _, at := range route {\n\t\tsum += tolls[at]\n\t}\n\treturn sum, nil\n}",
