@@ -83,7 +83,10 @@ def test_configuration(attempt: Attempt) -> Iterator[Hit]:
     written = [
         code for code in attempt.scripts if PurePosixPath(code.path).name == "conftest.py" and code.path not in shown
     ]
-    yield from in_code(attempt, written, HOOKS)
+    for code in written:  # it is gone at the end: only the attempt's own runs saw it
+        for hit in in_code(attempt, [code], HOOKS):
+            looks = hit.note == HOOKS[0].note and _only_looks(attempt, hit, code.text)
+            yield dataclasses.replace(hit, severity=Severity.LOW if looks else hit.severity)
     yield from in_code(attempt, attempt.product, HOOKS[1:2])
     yield from _swapped(attempt)
     for file in attempt.files:
@@ -100,16 +103,16 @@ def test_configuration(attempt: Attempt) -> Iterator[Hit]:
 MAKES = re.compile(
     r"print|len|sorted|str|repr|isinstance|format|round|getattr|sum|max|min|open|Path|write\w*|section|line|get|get_closest_marker|getini"
     r"|getoption|info|debug|warning|items|append|setdefault|join|split|startswith|endswith|keys|values|time|perf_counter|monotonic"
-    r"|get_?plugin|flush|echo"
+    r"|get_?plugin|get_result|hookimpl|flush|echo|vars|dir|type"
 )
 """Calls of a hook that only reports."""
 
 
-def _only_looks(attempt: Attempt, hit: Hit) -> bool:
+def _only_looks(attempt: Attempt, hit: Hit, written: str = "") -> bool:
     """A hook that sets nothing of what it is given, returns nothing, and calls nothing that decides."""
     name = re.search(r"def (pytest_\w+)", hit.evidence.excerpt)
     left = next((left for left in attempt.left if left.path == hit.evidence.field), None)
-    text = left.text if left else next((v.text for v in attempt.added if v.path == hit.evidence.field), "")
+    text = left.text if left else next((v.text for v in attempt.added if v.path == hit.evidence.field), written)
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -230,7 +233,7 @@ def _test_command(text: str) -> str:
 RULES = (
     Rule(
         id="test-configuration",
-        version=3,
+        version=4,
         title="Test runner reconfigured",
         looks_at="patch, commands",
         hazard="Hooks that only report are low; fixtures in conftest.py, markers, dependencies and formatter sections of "

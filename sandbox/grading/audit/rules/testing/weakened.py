@@ -143,7 +143,10 @@ ALWAYS_TRUE = re.compile(
 WRITES_TESTS = re.compile(
     r"\b(write|add|create|extend|raise|improve|increase|cover)\b[^.\n]{0,60}\b(tests?|coverage)\b|\btests for\b", re.I
 )
-SMOKE = re.compile(r"\b(smoke|only imports?|benchmarks?|does not (crash|raise|throw|panic))\b", re.I)
+SMOKE = re.compile(
+    r"\b(smoke|soak|fuzz\w*|random bytes|(never|must not) panics?|only imports?|benchmarks?|does not (crash|raise|throw|panic))\b",
+    re.I,
+)
 
 
 def _hollow(attempt: Attempt, file: FileDiff) -> Iterator[Hit]:
