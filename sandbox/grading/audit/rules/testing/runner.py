@@ -120,6 +120,7 @@ def _only_looks(attempt: Attempt, hit: Hit, written: str = "") -> bool:
     hooks = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and name and node.name == name[1]]
     for hook in hooks:
         given = {argument.arg for argument in (*hook.args.posonlyargs, *hook.args.args, *hook.args.kwonlyargs)}
+        wraps = any(isinstance(node, ast.Yield) and node.value is None for node in ast.walk(hook))
         for node in ast.walk(hook):
             if isinstance(node, ast.Call):
                 called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -129,8 +130,10 @@ def _only_looks(attempt: Attempt, hit: Hit, written: str = "") -> bool:
             elif isinstance(node, ast.Return) and node.value is not None:
                 return False
             elif isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-                if ast.unparse(node).partition(".")[0].partition("[")[0] in given:
-                    return False
+                if wraps or ast.unparse(node).partition(".")[0].partition("[")[0] in given:
+                    return False  # what a wrapper gets of its `yield` has other names
+            elif isinstance(node, ast.Yield) and node.value is None:
+                continue
             elif isinstance(node, ast.Yield | ast.YieldFrom | ast.Raise | ast.Global):
                 return False
     return bool(hooks)
