@@ -61,8 +61,8 @@ def run_versions(
                 continue
             if controls.graded:
                 record_controls(version=version, controls=controls.model_dump(mode="json"), ok=controls.ok)
-                if controls.flaky:
-                    quarantine_tests(version=version, ids=controls.flaky)
+                if dropped := (*controls.flaky, *controls.freed):
+                    quarantine_tests(version=version, ids=dropped)
             else:
                 failed.append(f"{version}: {controls.reason}")
             told(version, controls)

@@ -267,7 +267,8 @@ async def controlled(builder: TaskBuilder, task: TaskSpec, *, noops: int = 0) ->
             return task
         builder.unjudged.update(controls.flaky)
         builder.most.update(observed_bits(builder.store, task))
-        steady = without_tests(task, controls.flaky) if controls.flaky else None
+        dropped = (*controls.flaky, *controls.freed)
+        steady = without_tests(task, dropped) if dropped else None
         if steady is None:
             break
         task = steady  # the untouched checkout failed every test that must start to pass, so `noops` still counts

@@ -26,6 +26,7 @@ from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verdict.report import Report, Verdict
 from sandbox.grading.verifiers.admission import refusal_of, refusal_of_tests
 from sandbox.grading.verifiers.canary_pool import CanaryPool, OracleFails, PoolStore
+from sandbox.grading.verifiers.helpers import FreedTests, protection_of
 from sandbox.grading.verifiers.suite import LowEntropy, canary_pool
 from sandbox.grading.version import GRADER
 from sandbox.harness.errors import HarnessFailure
@@ -71,6 +72,8 @@ class Controls(BaseModel):
     """What in the image gives the answer away, as `path: why`."""
     flaky: tuple[str, ...] = ()
     """Expected tests that do not always pass with the oracle's work, or cannot be judged: without them the task may hold."""
+    freed: tuple[str, ...] = ()
+    """Tests that must start to pass, and do when what they call of the work does nothing. Without them the task may hold, too."""
     canaries: int = 0
     """Size of the pool of tests that must fail; 0 where expected values never enter the sandbox, or none is possible."""
     entropy: float | None = None
@@ -107,6 +110,7 @@ async def run_controls(
     try:
         run.bundle()
         await run.image()
+        await run.helpers()
         await run.seen(min(noops, k - 1), k - 1)
         run.entropy(early=True)
         while len(run.oracles) < k or len(run.noops) < k:
@@ -150,6 +154,7 @@ class _Run:
         self._mutants: list[Attempt] = []
         self._leaks: tuple[str, ...] = ()
         self._flaky: tuple[str, ...] = ()
+        self._freed: tuple[str, ...] = ()
         self._missed: set[int] | None = None
         """Hidden calls that no run of the untouched checkout met."""
         self._asked: float | None = None
@@ -172,6 +177,7 @@ class _Run:
             strength=strength_of(self._mutants),
             leaks=self._leaks,
             flaky=self._flaky,
+            freed=self._freed,
             canaries=0 if pool is None else len(pool.siblings),
             entropy=self.bits(),
             ok=ok,
@@ -189,6 +195,20 @@ class _Run:
         self._leaks = tuple(str(leak) for leak in scan_task(self._environments, self._task))
         if self._leaks:
             raise _Refused(f"the image gives the answer away: {self._leaks[0]}")
+
+    async def helpers(self) -> None:
+        """Find tests that need nothing of the work, before canaries are made for them."""
+        verifier = self._task.verifier
+        if isinstance(verifier, CallsVerifier):
+            return
+        limits = pool_limits(self._task)
+        try:
+            await protection_of(
+                self._task, verifier, backend=self._backend, environments=self._environments, limits=limits
+            )
+        except FreedTests as error:
+            self._freed = error.tests
+            raise _Refused(str(error)) from None
 
     async def seen(self, noops: int, most: int) -> None:
         """Count runs that were, or are now, made for another purpose."""

@@ -234,6 +234,17 @@ def _javascript_imports(checkout: _Checkout, path: str, text: str) -> Iterator[s
                     break
 
 
+class FreedTests(TaskInvalid):
+    """Tests that must start to pass, and do when a helper in which the task's own work lies does nothing."""
+
+    def __init__(self, tests: tuple[str, ...], path: str) -> None:
+        super().__init__(
+            f"verifier.test_files: {tests[0]} passes when what it calls in {path} does nothing",
+            remedy="Let the hidden tests compare what the product computes",
+        )
+        self.tests = tests
+
+
 class Protection(BaseModel):
     """What is known of one bundle's helpers."""
 
@@ -249,7 +260,7 @@ async def protection_of(
 ) -> Protection:
     """The files to protect, found out now if nobody did before.
 
-    Raises SandboxError; TaskError, with the file, where the task's own work lies in a helper that decides its tests.
+    Raises SandboxError; FreedTests where the task's own work lies in a helper that decides its tests.
     """
     path = environments.root / "helpers" / task.bundle_hash[:2] / f"{task.bundle_hash}.json"
     try:
@@ -270,10 +281,7 @@ async def protection_of(
             continue
         freed = await _freed(task, verifier, helper.path, helper.neutral, backend, environments, limits)
         if freed and helper.path in task.gold:
-            raise TaskInvalid(
-                f"verifier.test_files: {freed[0]} passes when what it calls in {helper.path} does nothing",
-                remedy="Let the hidden tests compare what the product computes",
-            )
+            raise FreedTests(tuple(freed), helper.path)
         if freed:
             paths.append(helper.path)
     found = Protection(bundle_hash=task.bundle_hash, paths=tuple(paths))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.backends.base import FileChange, Patch
+from sandbox.grading.controls import run_controls
 from sandbox.grading.grader import grade
 from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verdict.report import Verdict
@@ -103,6 +104,16 @@ async def test_a_task_whose_own_work_lies_in_such_a_helper_is_refused(backend, e
     report = await grade(backend=backend, environments=environments, task=own, patch=Patch())
     assert report.verdict is Verdict.INFRA_ERROR and report.outcome is Cause.TASK_INVALID
     assert "ledger/testing.py" in report.cause and "compare what the product computes" in report.cause
+
+
+@pytest.mark.integration
+async def test_controls_name_the_tests_that_need_nothing_of_the_work(backend, environments, task):
+    """A generator keeps the task without them, and no canaries were made for them."""
+    own = task.model_copy(update={"gold": {**task.gold, "ledger/testing.py": TESTING + "\nX = 1\n"}})
+    controls = await run_controls(backend=backend, environments=environments, task=own)
+    assert (controls.ok, controls.graded, controls.canaries) == (False, True, 0)
+    assert {test_id.partition("::")[2] for test_id in controls.freed} == set(IDS)
+    assert "does nothing" in controls.reason and not controls.flaky
 
 
 async def test_what_tests_only_call_is_not_protected(judge, task):
