@@ -1,21 +1,25 @@
-"""Artifact store: compressed blobs by key, in a local folder. Database rows hold the keys.
+"""Artifact store: compressed blobs by key, in a folder or an S3-compatible bucket. Database rows hold the keys.
 
-Keys are relative paths of plain names (`groups/12/3/0.json.zst`). Writes of blobs are atomic.
+Keys are relative paths of plain names (`groups/12/3/0.json.zst`). Writes of blobs are atomic. obstore speaks to the folder
+or the bucket; credentials, region and endpoint of a bucket are its variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL …).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from functools import lru_cache, partial
-from itertools import chain
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
+import obstore
 import zstandard
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, ObjectStore, S3Store
 from pydantic import BaseModel, ValidationError
 
 from composer_web.env import env
@@ -27,6 +31,10 @@ MAX_GROUP_BYTES = 2 << 30
 FRAME_HEADER = 18
 """Maximum size of a zstd frame header (RFC 8878)."""
 CHUNK_BYTES = 1 << 20
+CONNECT, SILENCE, WHOLE = timedelta(seconds=5), timedelta(seconds=30), timedelta(minutes=10)
+"""Limits for a request to a bucket: to connect, between two packets, and in all."""
+RETRYING = timedelta(minutes=1)
+"""No attempt begins later than this after the first."""
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -43,98 +51,118 @@ class ArtifactUnusable(ArtifactError):
 
 
 class ArtifactStore:
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, place: Path | str) -> None:
+        """`place`: a folder, or `s3://bucket/prefix`."""
+        self.place = place
 
-    def path(self, key: str) -> Path:
-        """File of `key`. Raises ArtifactError for a key that is not a plain relative path."""
+    @property
+    def _store(self) -> ObjectStore:
+        """Raises FileNotFoundError where the folder does not exist (yet)."""
+        if isinstance(self.place, Path) and not self.place.is_dir():
+            raise FileNotFoundError(f"{self.place} does not exist")
+        return _folder(self.place) if isinstance(self.place, Path) else _bucket(self.place)
+
+    def problem(self) -> str:
+        """Why the store does not answer, else empty. A bucket that does not exist and an NFS that is not mounted miss
+        every blob; that must not read as a lost one."""
+        try:
+            store = self._store if isinstance(self.place, Path) else _bucket(self.place, patient=False)
+            obstore.list_with_delimiter(store, "none")
+        except (BaseError, OSError) as error:
+            return _first_line(error)
+        return ""
+
+    def checked(self, key: str) -> str:
+        """Raises ArtifactError for a key that is not a plain relative path."""
         if len(key) > 200 or not KEY.fullmatch(key):
             raise ArtifactError(f"artifact key {key!r} is not a relative path of plain names")
-        return self.root / key
+        return key
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
+        """Raises ArtifactUnusable for a blob that is damaged or that a store that answers lacks, else ArtifactError."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise (ArtifactError if self.problem() else ArtifactUnusable)(
+                f"artifact {key} is not in {self.place}; it was removed or written on another machine"
+            ) from error
+        except zstandard.ZstdError as error:
+            raise ArtifactUnusable(f"artifact {key} cannot be read, it is damaged: {error}") from error
+        except (BaseError, OSError) as error:
+            raise ArtifactError(f"artifact {key} cannot be read: {_first_line(error)}") from error
 
     def put(self, key: str, content: bytes, *, max_bytes: int | None = None) -> int:
-        """Write a compressed blob atomically. Returns its size on disk. Raises ArtifactTooLarge for more than `max_bytes`
+        """Write a compressed blob atomically. Returns its stored size. Raises ArtifactTooLarge for more than `max_bytes`
         (default MAX_BYTES), which `get` would refuse, and ArtifactError."""
-        path, max_bytes = self.path(key), MAX_BYTES if max_bytes is None else max_bytes
+        key, max_bytes = self.checked(key), MAX_BYTES if max_bytes is None else max_bytes
         if len(content) > max_bytes:
             raise ArtifactTooLarge(
                 f"{key} is not stored: its {len(content):,} bytes are more than the {max_bytes:,} that can be read back"
             )
         data = zstandard.ZstdCompressor(level=3, write_checksum=True).compress(content)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
-                try:
-                    file.write(data)
-                    file.flush()
-                    os.replace(file.name, path)
-                except OSError:
-                    os.unlink(file.name)
-                    raise
-        except OSError as error:
+            if isinstance(self.place, Path):
+                self.place.mkdir(parents=True, exist_ok=True)
+            obstore.put(self._store, key, data)
+        except (BaseError, OSError) as error:
+            remedy = (
+                "free disk space" if isinstance(self.place, Path) else "check the bucket, its rights and the network"
+            )
             raise ArtifactError(
-                f"cannot write {key} below {self.root}: {error.strerror}; free disk space and retry"
+                f"cannot write {key} below {self.place}: {_first_line(error)}; {remedy} and retry"
             ) from error
         return len(data)
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         """Content of the blob, at most `max_bytes` (default MAX_BYTES). Raises ArtifactError."""
-        path, max_bytes = self.path(key), MAX_BYTES if max_bytes is None else max_bytes
-        try:
-            data = path.read_bytes()
+        key, max_bytes = self.checked(key), MAX_BYTES if max_bytes is None else max_bytes
+        with self._reading(key):
+            data = memoryview(obstore.get(self._store, key).bytes())
             if zstandard.get_frame_parameters(data).content_size > max_bytes:
-                raise ArtifactError(f"artifact {key} cannot be read: it unpacks to more than {max_bytes} bytes")
+                raise ArtifactUnusable(f"artifact {key} cannot be read: it unpacks to more than {max_bytes} bytes")
             return zstandard.ZstdDecompressor().decompress(data, max_output_size=max_bytes)
-        except FileNotFoundError as error:
-            raise ArtifactError(
-                f"artifact {key} is not in {self.root}; it was removed or written on another machine"
-            ) from error
-        except (OSError, zstandard.ZstdError) as error:
-            raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
 
     def verify(self, key: str, *, max_bytes: int) -> None:
         """Read the blob to its end without keeping it. Raises ArtifactUnusable if `get` would refuse it now and later,
         ArtifactError if the store does not answer."""
-        path, reader = self.path(key), zstandard.ZstdDecompressor().decompressobj()
-        try:
-            with path.open("rb") as file:
-                begin = file.read(FRAME_HEADER)
-                if zstandard.get_frame_parameters(begin).content_size > max_bytes:
-                    raise ArtifactUnusable(f"artifact {key} unpacks to more than {max_bytes} bytes")
-                for piece in chain([begin], iter(partial(file.read, CHUNK_BYTES), b"")):
-                    reader.decompress(piece)
-        except zstandard.ZstdError as error:
-            raise ArtifactUnusable(f"artifact {key} is damaged: {error}") from error
-        except OSError as error:
-            gone = isinstance(error, FileNotFoundError) and self.root.is_dir()
-            raise (ArtifactUnusable if gone else ArtifactError)(f"artifact {key} cannot be read: {error}") from error
+        if self.unpacked_bytes(key) > max_bytes:
+            raise ArtifactUnusable(f"artifact {key} unpacks to more than {max_bytes} bytes")
+        reader = zstandard.ZstdDecompressor().decompressobj()
+        with self._reading(key):
+            for piece in obstore.get(self._store, key).stream(min_chunk_size=CHUNK_BYTES):
+                reader.decompress(memoryview(piece))
         if not reader.eof:
             raise ArtifactUnusable(f"artifact {key} is cut off")
 
     def exists(self, key: str) -> bool:
-        return self.path(key).is_file()
+        """Raises ArtifactError."""
+        with self._reading(self.checked(key)):
+            try:
+                obstore.head(self._store, key)
+            except FileNotFoundError:
+                return False
+            return True
 
     def unpacked_bytes(self, key: str) -> int:
         """Size of the blob's content. Raises ArtifactError."""
-        try:
-            with self.path(key).open("rb") as file:
-                return zstandard.get_frame_parameters(file.read(FRAME_HEADER)).content_size
-        except FileNotFoundError as error:
-            raise ArtifactError(f"artifact {key} is not in {self.root}; it was removed") from error
-        except (OSError, zstandard.ZstdError) as error:
-            raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
+        with self._reading(self.checked(key)):
+            begin = obstore.get_range(self._store, key, start=0, length=FRAME_HEADER)
+            return zstandard.get_frame_parameters(memoryview(begin)).content_size
 
     def stream(self, key: str) -> Iterator[bytes]:
         """Content of the blob in chunks, at any size. Raises ArtifactError before the first chunk, or at damaged
         data."""
-        self.unpacked_bytes(key)
+        size = self.unpacked_bytes(key)
 
         def pieces() -> Iterator[bytes]:
-            try:
-                with self.path(key).open("rb") as file:
-                    yield from zstandard.ZstdDecompressor().read_to_iter(file)
-            except (OSError, zstandard.ZstdError) as error:
-                raise ArtifactError(f"artifact {key} cannot be read: {error}") from error
+            left = size
+            with self._reading(key):
+                for piece in zstandard.ZstdDecompressor().read_to_iter(_File(self._store, key)):
+                    left -= len(piece)
+                    yield piece
+            if left:
+                raise ArtifactUnusable(f"artifact {key} is cut off")
 
         return pieces()
 
@@ -154,16 +182,58 @@ class ArtifactStore:
             raise ArtifactError(f"artifact {key} is not a {kind.__name__}: {error.error_count()} errors") from error
 
     def remove_tree(self, prefix: str) -> None:
-        """Delete every blob below `prefix`, if any."""
-        shutil.rmtree(self.path(prefix), ignore_errors=True)
+        """Delete every blob below `prefix`, if any. Raises ArtifactError."""
+        with self._reading(self.checked(prefix)), suppress(FileNotFoundError):
+            for found in obstore.list(self._store, f"{prefix}/"):
+                obstore.delete(self._store, [blob["path"] for blob in found])
 
     def children(self, prefix: str) -> list[str]:
-        """Names directly below `prefix`."""
-        path = self.path(prefix)
-        return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+        """Names directly below `prefix`. Raises ArtifactError."""
+        with self._reading(self.checked(prefix)), suppress(FileNotFoundError):
+            found = obstore.list_with_delimiter(self._store, f"{prefix}/")
+            paths = [*found["common_prefixes"], *(blob["path"] for blob in found["objects"])]
+            return sorted(path.rpartition("/")[2] for path in paths)
+        return []
+
+
+class _File(BytesIO):
+    """A blob to read from. zstandard takes what `read` returns for bytes, which obstore's own are not."""
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        super().__init__()
+        self._reader = obstore.open_reader(store, key, buffer_size=CHUNK_BYTES)
+
+    def read(self, size: int | None = -1) -> bytes:
+        return bytes(self._reader.read(size))
+
+
+@lru_cache(maxsize=8)
+def _folder(place: Path) -> LocalStore:
+    return LocalStore(place, automatic_cleanup=True)
+
+
+@lru_cache(maxsize=8)
+def _bucket(place: str, *, patient: bool = True) -> S3Store:
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    return S3Store.from_url(
+        place,
+        config={"endpoint": endpoint} if endpoint else {},
+        client_options={
+            "allow_http": endpoint.startswith("http://"),
+            "connect_timeout": CONNECT,
+            "read_timeout": SILENCE if patient else CONNECT,
+            "timeout": WHOLE,
+        },
+        retry_config={"max_retries": 3 if patient else 0, "retry_timeout": RETRYING},
+    )
+
+
+def _first_line(error: Exception) -> str:
+    """obstore appends the whole chain of its error."""
+    return str(error).partition("\n")[0]
 
 
 @lru_cache(maxsize=1)
 def artifacts() -> ArtifactStore:
     """Artifact store of this installation."""
-    return ArtifactStore(env().data / "artifacts")
+    return ArtifactStore(env().artifact_store or env().data / "artifacts")

@@ -35,17 +35,18 @@ def why_full(error: BaseException) -> str | None:
         return str(error)
     seen: BaseException | None = error
     while seen is not None:
-        if (isinstance(seen, OSError) and seen.errno in FULL) or _of_safetensors(seen):
+        if (isinstance(seen, OSError) and seen.errno in FULL) or _of_a_library(seen):
             return f"the disk is full ({error}); free some space below {env().data}, {REMEDY}"
         seen = seen.__cause__ or seen.__context__
     return None
 
 
-def _of_safetensors(error: BaseException) -> bool:
-    """safetensors raises no OSError; its own error ends with the number of the system's."""
+def _of_a_library(error: BaseException) -> bool:
+    """safetensors and obstore raise no OSError; their own errors state the number of the system's."""
+    from obstore.exceptions import BaseError
     from safetensors import SafetensorError
 
-    if not isinstance(error, SafetensorError):
+    if not isinstance(error, SafetensorError | BaseError):
         return False
     found = OS_ERROR.search(str(error))
     return found is not None and int(found[1]) in FULL

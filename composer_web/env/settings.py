@@ -51,6 +51,10 @@ class Env(BaseSettings):
         default="",
         description="Where runs publish their weights, s3://bucket/prefix; empty: <data>/weights",
     )
+    artifact_store: str = Field(
+        default="",
+        description="Where trajectories and logs are kept, s3://bucket/prefix; empty: <data>/artifacts",
+    )
     database_url: str = Field(
         default="postgresql://opencomposer@127.0.0.1:5432/opencomposer",
         repr=False,
@@ -172,11 +176,12 @@ class Env(BaseSettings):
         database_settings(value)
         return value
 
-    @field_validator("weight_store")
+    @field_validator("weight_store", "artifact_store")
     @classmethod
-    def _bucket(cls, value: str) -> str:
+    def _bucket(cls, value: str, info: ValidationInfo) -> str:
         if value and not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w./-]*)?", value):
-            raise ValueError("must look like s3://bucket/prefix, or be empty for <data>/weights")
+            folder = "weights" if info.field_name == "weight_store" else "artifacts"
+            raise ValueError(f"must look like s3://bucket/prefix, or be empty for <data>/{folder}")
         return value.rstrip("/")
 
     @field_validator("redis_url", "inference_url")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -16,6 +17,7 @@ from django.utils import timezone
 
 from composer_web.accounts.people import admins, kept_admin
 from composer_web.core import inference
+from composer_web.core.artifacts import artifacts
 from composer_web.core.models import Lease, Outbox, WorkerHeartbeat
 from composer_web.core.queue.heartbeats import SILENT_SECONDS
 from composer_web.env import env
@@ -48,6 +50,7 @@ def checks() -> list[Check]:
         _timed("inference", _inference),
         _timed("disk", _disk),
         _timed("weights", check_weights),
+        _timed("artifacts", check_artifacts),
     ]
     if database.ok:
         found += [_timed("outbox", check_outbox), _timed("workers", check_workers), _timed("leases", check_leases)]
@@ -125,6 +128,17 @@ def check_weights() -> tuple[bool, str, dict[str, Any]]:
             {"store": where},
         )
     return True, f"runs publish to {where}", {"store": where}
+
+
+def check_artifacts() -> tuple[bool, str, dict[str, Any]]:
+    store = artifacts()
+    detail = {"store": str(store.place)}
+    if env().artifact_store and (problem := store.problem()):
+        remedy = "check the bucket, its rights and the network (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID …)"
+        return False, f"{store.place} does not answer, rollouts cannot be kept: {problem}; {remedy}", detail
+    if isinstance(store.place, Path) and store.place.exists() and not os.access(store.place, os.W_OK):
+        return False, f"{store.place} cannot be written: give it to the account of the workers", detail
+    return True, f"trajectories and logs are kept in {store.place}", detail
 
 
 def check_leases() -> tuple[bool, str, dict[str, Any]]:

@@ -1,33 +1,24 @@
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 
-import boto3
 import pytest
 import torch
-from moto.server import ThreadedMotoServer
+
+from tests.support.buckets import new_bucket, s3_endpoint
 
 State = dict[str, torch.Tensor]
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_endpoint() as url:
+        yield url
 
 
 @pytest.fixture
 def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    settings = {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}
-    for name, value in (settings | {"ENDPOINT_URL": endpoint}).items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    name = f"weights-{uuid.uuid4().hex[:12]}"
-    boto3.client("s3").create_bucket(Bucket=name)
-    return name
+    return new_bucket(endpoint, monkeypatch)
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from django.urls.exceptions import Resolver404
 
 from composer_web.accounts.models import User
 from composer_web.api_root import api
-from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import UserError
 from composer_web.core.network import safe_http
 from composer_web.policies.addresses import check_url as check_endpoint
@@ -32,6 +31,7 @@ from composer_web.runs.models import Run
 from sandbox.errors import PackageError
 from sandbox.network.guard import Guard, Refused
 from sandbox.repositories.git import check_url as check_repository
+from tests.support.blobs import blob_file
 from tests.web.making import claim, finish
 from tests.web.seeded import few
 
@@ -267,7 +267,7 @@ def huge(running: Run) -> Rollout:
     head, tail, block = b'{"task_id":"', b'"}', b"<script>alert(1)</script>" * 40_000
     count = GIGABYTE // len(block) + 1
     size = len(head) + len(tail) + count * len(block)
-    with artifacts().path(found.artifact_key).open("wb") as file:
+    with blob_file(found.artifact_key).open("wb") as file:
         with zstandard.ZstdCompressor(level=1).stream_writer(file, size=size) as out:
             out.write(head)
             for _ in range(count):

@@ -94,6 +94,11 @@ def unread() -> Iterator[None]:
         ("TRUSTED_PROXIES", "10.0.0.1/8", "OPENCOMPOSER_TRUSTED_PROXIES: .*10.0.0.1/8 has host bits set"),
         ("DATABASE_URL", "mysql://u:secret@x/y", "OPENCOMPOSER_DATABASE_URL: must look like postgresql://"),
         ("WEIGHT_STORE", "bucket/weights", "OPENCOMPOSER_WEIGHT_STORE: must look like s3://bucket/prefix, or be empty"),
+        (
+            "ARTIFACT_STORE",
+            "/mnt/x",
+            "OPENCOMPOSER_ARTIFACT_STORE: must look like s3://bucket/prefix.*<data>/artifacts",
+        ),
         ("IO_THREAD", "4", r"OPENCOMPOSER_IO_THREAD is no setting; did you mean OPENCOMPOSER_IO_THREADS\?"),
     ],
 )

@@ -26,6 +26,7 @@ from sandbox.grading.verdict.outcomes import OUTCOMES, Cause, Verdict
 from sandbox.grading.verdict.report import CaseResult, Report
 from sandbox.harness.types import ToolCall, ToolError, ToolErrorKind, ToolResult
 from sandbox.storable import storable_json, storable_text
+from tests.support.blobs import artifact_folder, blob_file
 from tests.web.making import claim, take_run, trajectory
 from trainer.config import RLConfig
 from trainer.rollouts.ending import stored
@@ -253,7 +254,7 @@ def test_a_group_whose_stored_data_cannot_be_read_is_in_no_batch(group: Group, r
     for one in Group.objects.filter(run=running):
         assert play(one, {})
     group.refresh_from_db()
-    path = artifacts().path(group.train_key)
+    path = blob_file(group.train_key)
     content = path.read_bytes()
     if damage == "gone":
         path.unlink()
@@ -277,11 +278,11 @@ def test_a_store_that_does_not_answer_costs_no_group(group: Group, running: Run,
     held = take_run(running)
     assert held is not None
     batches.want(run=running, held=held, step=1)
-    away = artifacts().root.rename(tmp_path / "away")
+    away = artifact_folder().rename(tmp_path / "away")
     try:
         with pytest.raises(ArtifactError):
             batches.assign(run_id=running.pk)
     finally:
-        away.rename(artifacts().root)
+        away.rename(artifact_folder())
     assert not Group.objects.filter(run=running, state="dropped").exists()
     assert batches.assign(run_id=running.pk)

@@ -16,6 +16,7 @@ from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.trajectory import lens, trajectory_store
 from composer_web.runs.models import Run, RunEvent
 from composer_web.runs.training.trainer_bridge import DatabaseGroupSource, DatabaseSink, RunControl
+from tests.support.blobs import artifact_folder
 from tests.web.making import claim, finish
 from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of, packed
 from trainer.types import Segment, Trajectory, Turn
@@ -108,8 +109,8 @@ def test_what_is_missing_is_explained(control: RunControl, people: dict[str, Use
 
 def test_a_lens_that_cannot_be_kept_does_not_stop_the_run(control: RunControl, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = trained(control)
-    folder = artifacts().root / "groups"
-    monkeypatch.setattr(artifacts(), "root", folder / "missing.file")
+    folder = artifact_folder() / "groups"
+    monkeypatch.setattr(artifacts(), "place", folder / "missing.file")
     (folder / "missing.file").write_text("a file where a folder has to be")
     DatabaseSink(control).streams(kept)
     assert "the token lens lacks a step" in RunEvent.objects.filter(run=control.run, kind="alert").latest("pk").message

@@ -18,6 +18,7 @@ from composer_web.rollouts.trajectory import trajectory_store
 from sandbox.formats import atif
 from sandbox.grading.verdict.report import Verdict
 from tests.browser import episodes
+from tests.support.blobs import blob_file
 from trainer.types import Segment, Trajectory
 
 KEY = "g/0.json.zst"
@@ -26,7 +27,7 @@ KEY = "g/0.json.zst"
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
     """The installation's store, in a folder of the test."""
-    monkeypatch.setattr(artifacts(), "root", tmp_path)
+    monkeypatch.setattr(artifacts(), "place", tmp_path)
     return artifacts()
 
 
@@ -120,7 +121,7 @@ def test_the_first_step_is_there_before_the_last_is_read(store: ArtifactStore) -
     pieces = records.as_atif(rollout())
     began = "".join(itertools.islice(pieces, 3))
     assert '"step_id": 2' in began
-    (store.root / "g/0.read/turns-19.json.zst").unlink()
+    blob_file("g/0.read/turns-19.json.zst").unlink()
     with pytest.raises(ArtifactError):
         list(pieces)
 

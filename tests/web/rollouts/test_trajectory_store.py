@@ -19,6 +19,7 @@ from composer_web.rollouts.worker import standalone
 from sandbox.grading.verdict.report import Verdict
 from sandbox.harness.types import ToolCall, ToolResult
 from tests.browser import episodes
+from tests.support.blobs import artifact_folder, blob_file
 from trainer.types import Trajectory, Turn
 
 
@@ -125,7 +126,7 @@ def heavy(turns: int, characters: int) -> Trajectory:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
     """The installation's store, in a folder of the test."""
-    monkeypatch.setattr(artifacts(), "root", tmp_path)
+    monkeypatch.setattr(artifacts(), "place", tmp_path)
     return artifacts()
 
 
@@ -144,7 +145,7 @@ def test_a_small_trajectory_is_read_whole_and_a_large_one_by_windows(store: Arti
     assert read.turns([0, 299, 21, 20]) == [large.turns[i] for i in (0, 299, 21, 20)]
     assert [turn.index for turn in read.each()] == list(range(300))
     assert read.segment(0) == large.segments[0]
-    (store.root / "g/1.json.zst").unlink()  # the pages need the copy alone
+    blob_file("g/1.json.zst").unlink()  # the pages need the copy alone
     assert searching.search(trajectory_store.of(rollout("g/1.json.zst")), "299 xxx").total == 1
 
 
@@ -212,8 +213,8 @@ def test_json_lines_hold_everything_and_a_window_at_a_time(store: ArtifactStore)
 
 def test_a_gigabyte_is_refused_with_words_and_streamed(store: ArtifactStore) -> None:
     size = 1 << 30
-    (store.root / "g").mkdir()
-    with (store.root / "g/0.json.zst").open("wb") as file:
+    (artifact_folder() / "g").mkdir()
+    with blob_file("g/0.json.zst").open("wb") as file:
         writer = zstandard.ZstdCompressor(level=1).stream_writer(file, size=size)
         for _ in range(size >> 20):
             writer.write(b"a" * (1 << 20))
