@@ -52,18 +52,22 @@ def parse_json(text: str | bytes, *, max_chars: int = MAX_JSON_CHARS) -> Any:
     if len(text) > max_chars:
         raise JSONRefused(f"the JSON text has {len(text)} characters, at most {max_chars} are read")
     try:
-        value = json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_refuse_constant)
+        text = text if isinstance(text, str) else text.decode()
+        value = _DECODER.decode(text)
     except RecursionError:
         raise JSONRefused(f"nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
         raise JSONRefused(str(error)) from None
-    if _deeper_than(value, MAX_DEPTH):
+    if text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise JSONRefused(f"nested deeper than {MAX_DEPTH} levels")
     return value
 
 
 def _refuse_constant(name: str) -> Any:
     raise JSONRefused(f"{name} is not a JSON value")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _deeper_than(value: Any, levels: int) -> bool:

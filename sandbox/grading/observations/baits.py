@@ -18,6 +18,7 @@ from sandbox.grading.canaries.literals import words_of
 from sandbox.grading.canaries.plausible import plausible
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.python_tests.python import SEE
+from sandbox.grading.observations.python_tests.trees import walk
 from sandbox.grading.observations.reports.base import Site
 
 BAITS = 2
@@ -70,7 +71,7 @@ def _baits(
     lines = [0]
     for line in (head + block).split(b"\n"):
         lines.append(lines[-1] + len(line) + 1)
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Expr(
                 value=ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=number), ast.Lambda(body=body)])

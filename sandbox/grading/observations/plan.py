@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sandbox.grading.adapters.base import Case, Hit, TestRun, files_of
 from sandbox.grading.observations.python_tests.first_run import find_first_run, residual_of
@@ -314,10 +315,21 @@ def _rewritten(
     verifier: SuiteVerifier, sources: Mapping[str, str], levels: Mapping[int, int], form: Form
 ) -> dict[str, Rewritten]:
     made = {}
-    for index, (path, source) in enumerate(sources.items()):
+    places = {path: index for index, path in enumerate(sorted(verifier.test_files))}
+    for path, source in sources.items():
         others = {other: text for other, text in verifier.test_files.items() if other != path and other.endswith(".py")}
-        made[path] = rewrite(path, source, levels=levels, form=form, first=index * STRIDE, others=others)
+        first = places[path] * STRIDE
+        asked = tuple(sorted((n, level) for n, level in levels.items() if first <= n < first + STRIDE))
+        made[path] = _rewritten_file(path, source, asked, form, first, tuple(others.items()))
     return made
+
+
+@lru_cache(maxsize=128)
+def _rewritten_file(
+    path: str, source: str, levels: tuple[tuple[int, int], ...], form: Form, first: int, others: tuple[tuple[str, str], ...]
+) -> Rewritten:  # fmt: skip
+    """Kept, as tasks of one package have the same test files."""
+    return rewrite(path, source, levels=dict(levels), form=form, first=first, others=dict(others))
 
 
 def _not_met(sites: Mapping[int, Site], names: object, run: TestRun) -> set[int]:

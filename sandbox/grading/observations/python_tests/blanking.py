@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from sandbox.grading.observations.python_tests.origins import Origin, Origins
 from sandbox.grading.observations.python_tests.purity import Binding, Cell, Function, Local, Module, called, names_in
 from sandbox.grading.observations.python_tests.scopes import Scope
+from sandbox.grading.observations.python_tests.trees import walk
 
 DIRECT = (ast.Await, ast.NamedExpr)
 """What cannot move into a function of its own."""
@@ -15,12 +16,12 @@ FORBIDDEN = (ast.Yield, ast.YieldFrom)
 
 
 def holds(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
-    return any(isinstance(part, kinds) for part in ast.walk(node))
+    return any(isinstance(part, kinds) for part in walk(node))
 
 
 def drop_labels(tree: ast.Module) -> None:
     """`subTest(net=1, gross=2)` names a case for people, and often holds what is expected: nothing of it is delivered."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         receiver = getattr(node.func.value, "id", "")
@@ -35,15 +36,15 @@ def drop_ids(function: Function) -> None:
     for decorator in function.decorator_list:
         if isinstance(decorator, ast.Call) and called(decorator) == "parametrize":
             decorator.keywords = [word for word in decorator.keywords if word.arg != "ids"]
-            for row in ast.walk(decorator):
+            for row in walk(decorator):
                 if isinstance(row, ast.Call) and called(row) == "param":
                     row.keywords = [word for word in row.keywords if word.arg != "id"]
 
 
 def strip(tree: ast.Module) -> None:
     """Remove docstrings: they tell what is expected. Where a test reads any, those of tests alone."""
-    read = any(isinstance(node, ast.Attribute) and node.attr in ("__doc__", "getdoc") for node in ast.walk(tree))
-    for node in ast.walk(tree):
+    read = any(isinstance(node, ast.Attribute) and node.attr in ("__doc__", "getdoc") for node in walk(tree))
+    for node in walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node, clean=False) is not None:
             if read and not isinstance(node, ast.Module) and not node.name.lower().startswith("test"):
                 continue

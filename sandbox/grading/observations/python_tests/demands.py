@@ -7,13 +7,14 @@ import ast
 from sandbox.grading.observations.python_tests.origins import Origin, Origins
 from sandbox.grading.observations.python_tests.purity import Function, called
 from sandbox.grading.observations.python_tests.scopes import Scope
+from sandbox.grading.observations.python_tests.trees import walk
 
 
 def decides_inside(origins: Origins, node: ast.expr, scope: Scope, seen: set[str] | None = None) -> bool:
     """Whether an expression whose truth is asserted compares something computed with what is expected, as
     `with_tax(price).equals(Price(119))` does: it shows the expectation and tells the truth alone."""
     seen = set() if seen is None else seen
-    for part in ast.walk(node):
+    for part in walk(node):
         operands: list[ast.expr] = []
         match part:
             case ast.Compare(left=left, comparators=others):
@@ -50,7 +51,7 @@ def is_closed(origins: Origins, node: ast.expr, scope: Scope) -> bool:
     """Whether the product computes an expression of nothing but what the test writes out: `price(119)`, `Price(100) * 2`."""
     waiting, seen, written = [node], set[str](), False
     while waiting:
-        for part in ast.walk(waiting.pop()):
+        for part in walk(waiting.pop()):
             written |= isinstance(part, ast.Constant)
             if isinstance(part, ast.Name) and part.id not in seen:
                 seen.add(part.id)
@@ -62,7 +63,7 @@ def is_closed(origins: Origins, node: ast.expr, scope: Scope) -> bool:
 
 def is_of_made(origins: Origins, node: ast.expr, scope: Scope) -> bool:
     """Whether an expression is computed of an object that the test writes out: `str(Price(119))`."""
-    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call) and called(part)[:1].isupper()]
+    calls = [part for part in walk(node) if isinstance(part, ast.Call) and called(part)[:1].isupper()]
     made = any(origins.of(call, scope) is Origin.MADE and (call.args or call.keywords) for call in calls)
     return made and is_closed(origins, node, scope)
 
@@ -70,16 +71,16 @@ def is_of_made(origins: Origins, node: ast.expr, scope: Scope) -> bool:
 def inputs(origins: Origins, function: Function, scope: Scope) -> set[str]:
     """Names in what calls of the product get, and in what these names are made of."""
     found: set[str] = set()
-    for node in ast.walk(function):
+    for node in walk(function):
         if not isinstance(node, ast.Call) or called(node).startswith(("_oc_", "assert")):
             continue
         if origins.of(node.func, scope) is not Origin.OWN:
             given = [*node.args, *(word.value for word in node.keywords)]
-            found |= {part.id for each in given for part in ast.walk(each) if isinstance(part, ast.Name)}
+            found |= {part.id for each in given for part in walk(each) if isinstance(part, ast.Name)}
     waiting = list(found)
     while waiting:
         for source in scope.sources.get(waiting.pop(), ()):
-            new = {part.id for part in ast.walk(source) if isinstance(part, ast.Name)} - found
+            new = {part.id for part in walk(source) if isinstance(part, ast.Name)} - found
             found |= new
             waiting += new
     return found

@@ -8,7 +8,6 @@ noted alone, tests that cannot be without an expectation are left out, and so ar
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from pathlib import PurePosixPath
 
 from sandbox.grading.observations.python_tests.origins import helper_path
 from sandbox.grading.observations.python_tests.purity import Function, called
+from sandbox.grading.observations.python_tests.trees import cloned, walk
 
 Place = tuple[str, tuple[str, ...]]
 """Path of a test file, and the names of a test in it."""
@@ -102,7 +102,7 @@ def _tests(
 def _mentions(node: ast.AST) -> set[str]:
     """Names that code uses: variables, fixtures, `.name` for attributes of its object, and texts that may be names."""
     found: set[str] = set()
-    for part in ast.walk(node):
+    for part in walk(node):
         match part:
             case ast.Name(id=name, ctx=ast.Load()):
                 found.add(name)
@@ -122,7 +122,7 @@ def _hook_mentions(class_: ast.ClassDef | None) -> set[str]:
 
 def _users(tree: ast.Module, names: set[str]) -> set[str]:
     """Functions and methods, not tests, that use one of `names`, directly or through each other."""
-    functions = [n for n in ast.walk(tree) if isinstance(n, Function) and not n.name.lower().startswith("test")]
+    functions = [n for n in walk(tree) if isinstance(n, Function) and not n.name.lower().startswith("test")]
     functions = [n for n in functions if not CLASS_HOOKS.fullmatch(n.name)]
     found: set[str] = set()
     while True:
@@ -159,7 +159,7 @@ def _decides(function: Function) -> bool:
 
 
 def _remove(tree: ast.Module, function: Function) -> None:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef) and function in node.body:
             node.body = [child for child in node.body if child is not function]
             if isinstance(node, ast.ClassDef) and not node.body:
@@ -168,8 +168,8 @@ def _remove(tree: ast.Module, function: Function) -> None:
 
 def _forget(tree: ast.Module, tainted: Collection[str]) -> None:
     """Put None in place of what hooks and classes assign to attributes that hold expectations."""
-    for class_ in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
-        for node in ast.walk(class_):
+    for class_ in (node for node in walk(tree) if isinstance(node, ast.ClassDef)):
+        for node in walk(class_):
             if not isinstance(node, ast.Assign):
                 continue
             attributes = {t.attr for t in node.targets if isinstance(t, ast.Attribute)}
@@ -185,7 +185,7 @@ def _showing_files(trees: Collection[ast.Module], names: set[str], helpers: Mapp
 
 
 def _helper_imports(tree: ast.Module, helpers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             for alias in node.names:
                 if (path := _file_of(node, alias, helpers)) is not None:
@@ -213,7 +213,7 @@ def _asserting(tree: ast.Module, helpers: Mapping[str, str]) -> set[str]:
         except (SyntaxError, ValueError, RecursionError):
             continue
         named = [node for node in body if isinstance(node, Function) and node.name == name]
-        if any(isinstance(part, ast.Assert) for node in named for part in ast.walk(node)):
+        if any(isinstance(part, ast.Assert) for node in named for part in walk(node)):
             found.add(name)
     return found
 
@@ -316,6 +316,6 @@ def _repeat(tree: ast.Module, where: tuple[str, ...]) -> None:
         holder = tree if class_ is None else class_
         taken = {child.name for child in holder.body if isinstance(child, Function)}
         if names == where and node.name + AGAIN not in taken:
-            copied = copy.deepcopy(node)
+            copied = cloned(node)
             copied.name += AGAIN
             holder.body.insert(holder.body.index(node) + 1, copied)

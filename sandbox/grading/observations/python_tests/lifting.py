@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sandbox.grading.observations.python_tests.purity import Names, called
+from sandbox.grading.observations.python_tests.trees import cloned
 from sandbox.grading.observations.reports.base import Leaf
 from sandbox.grading.observations.reports.judge import BINARY, BUILTIN_FUNCTIONS, METHODS, UNARY
 
@@ -31,14 +32,14 @@ class Lifted:
 
     def leaf(self, node: ast.expr, *, observed: bool) -> ast.expr:
         self.leaves.append(Leaf(observed=observed, source=ast.unparse(node)))
-        self.nodes.append(copy.deepcopy(node))
+        self.nodes.append(cloned(node))
         self.originals.append(node)
         return ast.Name(f"v{len(self.leaves) - 1}", ast.Load())
 
     def lift(self, node: ast.expr) -> ast.expr:
         """The condition's counterpart of `node`."""
         if is_literal(node):
-            return copy.deepcopy(node)
+            return cloned(node)
         if self.names.is_pure_expression(node) and (self.withholds == "pure" or self.names.is_constant(node)):
             return self.leaf(node, observed=False)
         match node:
@@ -78,7 +79,7 @@ class Lifted:
             case ast.Subscript(value=value, slice=key) if is_literal(key) or isinstance(key, ast.Slice):
                 parts = [key.lower, key.upper, key.step] if isinstance(key, ast.Slice) else []
                 if all(part is None or is_literal(part) for part in parts):
-                    return ast.Subscript(self.lift(value), copy.deepcopy(key), ast.Load())
+                    return ast.Subscript(self.lift(value), cloned(key), ast.Load())
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if (
                 name in BUILTIN_FUNCTIONS and self.names.binding_of(name) is None and not _starred(args)
             ):

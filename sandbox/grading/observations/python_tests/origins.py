@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 
 from sandbox.grading.observations.python_tests.purity import Function, called
 from sandbox.grading.observations.python_tests.scopes import Scope, arguments_of, bound, scope_of
+from sandbox.grading.observations.python_tests.trees import walk
 
 MAX_DEPTH = 40
 MAX_HELPER_BYTES = 200_000
@@ -131,7 +132,7 @@ class Origins:
         if key in self._known:
             return self._known[key]
         self._known[key] = Origin.OWN
-        names = {node.id for node in ast.walk(class_) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        names = {node.id for node in walk(class_) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         outside = [
             name for name in names if name in self.imports or name in self.module.sources or name in self.classes
         ]
@@ -163,9 +164,7 @@ class Origins:
         self._known[key] = Origin.OWN  # one that calls itself
         inner = self._scope_of(function, self.module, scope.class_, called_by=True)
         results = [
-            node.value
-            for node in ast.walk(function)
-            if isinstance(node, ast.Return | ast.Yield) and node.value is not None
+            node.value for node in walk(function) if isinstance(node, ast.Return | ast.Yield) and node.value is not None
         ]
         self._known[key] = self._highest(results, inner, depth)
         return self._known[key]
@@ -205,7 +204,7 @@ class Origins:
         found: set[str] = set()
         waiting, seen = [node], set[str]()
         while waiting:
-            for part in ast.walk(waiting.pop()):
+            for part in walk(waiting.pop()):
                 if isinstance(part, ast.Attribute) and _is_self(part.value):
                     found.add("." + part.attr)
                 elif isinstance(part, ast.Name) and part.id not in seen:
@@ -265,7 +264,7 @@ def _is_standard(module: str) -> bool:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, Import]]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
@@ -297,9 +296,9 @@ def _method(class_: ast.ClassDef | None, name: str) -> Function | None:
 def _attribute_sources(class_: ast.ClassDef, attr: str) -> Iterator[tuple[Function | None, ast.expr]]:
     for statement in class_.body:
         if isinstance(statement, Function):
-            for node in ast.walk(statement):
+            for node in walk(statement):
                 for target, value in bound(node):
-                    for part in ast.walk(target):
+                    for part in walk(target):
                         if isinstance(part, ast.Attribute) and part.attr == attr and _is_self(part.value):
                             yield statement, value
         else:

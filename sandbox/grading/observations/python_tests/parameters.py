@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from sandbox.grading.observations.python_tests.purity import Cell, Function, Module, called
+from sandbox.grading.observations.python_tests.trees import walk
 
 
 def tables(function: Function, module: Module, tree: ast.Module) -> dict[str, list[Cell] | None]:
@@ -25,7 +26,7 @@ def tables(function: Function, module: Module, tree: ast.Module) -> dict[str, li
 def _rows(node: ast.expr, module: Module, tree: ast.Module) -> list[ast.expr] | None:
     if isinstance(node, ast.Name):
         binding = module.bindings.get(node.id)
-        uses = sum(isinstance(n, ast.Name) and n.id == node.id and isinstance(n.ctx, ast.Load) for n in ast.walk(tree))
+        uses = sum(isinstance(n, ast.Name) and n.id == node.id and isinstance(n.ctx, ast.Load) for n in walk(tree))
         if binding is None or binding.cells or len(binding.assigns) != 1 or uses != 1:
             return None
         value = binding.assigns[0].value

@@ -6,6 +6,8 @@ import ast
 import builtins
 from collections.abc import Callable
 
+from sandbox.grading.observations.python_tests.trees import walk
+
 USABLE = frozenset(
     {"all", "any", "filter", "isinstance", "iter", "map", "next", "open", "slice"}
     | {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
@@ -28,7 +30,7 @@ def is_pure_function(function: ast.FunctionDef, is_known: Callable[[str], bool])
     if function.decorator_list or arguments.vararg or arguments.kwarg:
         return False
     own = {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, FORBIDDEN) or (
             isinstance(node, ast.stmt) and node is not function and not isinstance(node, STATEMENTS)
         ):
@@ -39,5 +41,5 @@ def is_pure_function(function: ast.FunctionDef, is_known: Callable[[str], bool])
             own.add(node.arg)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
             return False
-    loaded = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    loaded = {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return all(name in own or is_known(name) for name in loaded)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sandbox.grading.observations.python_tests.pure_functions import USABLE, is_pure_function
+from sandbox.grading.observations.python_tests.trees import walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 PURE_BUILTINS = frozenset(
@@ -80,7 +81,7 @@ class Names:
 
     def is_constant(self, node: ast.AST) -> bool:
         """Whether a pure expression calls nothing, and what its names are bound to calls nothing."""
-        for part in ast.walk(node):
+        for part in walk(node):
             if isinstance(part, ast.Call):
                 return False
             binding = self.binding_of(part.id) if isinstance(part, ast.Name) else None
@@ -118,7 +119,7 @@ class Names:
         for part in node.generators:
             if part.is_async or not self.is_pure_expression(part.iter, bound):
                 return False
-            bound |= {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
+            bound |= {n.id for n in walk(part.target) if isinstance(n, ast.Name)}
             if not all(self.is_pure_expression(test, bound) for test in part.ifs):
                 return False
         made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
@@ -207,16 +208,16 @@ class Module(Names):
             _bind_statement(self, statement)
         self.helpers = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         """Functions that are no test and have one definition; `is_helper` says which compute expectations."""
-        bound = [node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef)]
-        bound += [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        bound = [node.name for node in walk(tree) if isinstance(node, Function | ast.ClassDef)]
+        bound += [node.id for node in walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
         for name in list(self.helpers):
             if name.startswith("test") or bound.count(name) > 1:
                 del self.helpers[name]
         self._helping: dict[str, bool] = {}
-        functions = [node for node in ast.walk(tree) if isinstance(node, Function | ast.Lambda)]
+        functions = [node for node in walk(tree) if isinstance(node, Function | ast.Lambda)]
         for function in functions:
             self.escaping |= escaping(function)
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.Global):
                 for name in node.names:
                     self.bindings[name] = Binding(cells=None)
@@ -248,8 +249,8 @@ class Local(Names):
             *(a for a in (arguments.vararg, arguments.kwarg) if a is not None),
         ):  # fmt: skip
             self.bind(ast.Name(argument.arg), columns.get(argument.arg))
-        attributes = {id(node) for kind in ast.walk(function) if isinstance(kind, ast.ClassDef) for node in kind.body}
-        for node in ast.walk(function):
+        attributes = {id(node) for kind in walk(function) if isinstance(kind, ast.ClassDef) for node in kind.body}
+        for node in walk(function):
             if node is function:
                 continue
             if isinstance(node, Function | ast.ClassDef):
@@ -257,7 +258,7 @@ class Local(Names):
             if id(node) in attributes and not isinstance(
                 node, Function | ast.ClassDef
             ):  # whoever has the class reads them, the product too
-                for part in ast.walk(node):
+                for part in walk(node):
                     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                         self.bindings[part.id] = Binding(cells=None)
                 continue
@@ -306,7 +307,7 @@ def _bind_statement(names: Names, node: ast.stmt) -> None:
             for alias in aliases:
                 _bind_import(names, alias.asname or alias.name, "" if level else module or "")
         case ast.If() | ast.Try() | ast.While() if isinstance(names, Module):
-            for child in ast.walk(node):
+            for child in walk(node):
                 if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
                     names.bind(ast.Name(child.id), None)
                 elif isinstance(child, Function | ast.ClassDef):
@@ -345,7 +346,7 @@ def is_immutable(node: ast.AST) -> bool:
 def escaping(function: ast.AST) -> set[str]:
     """Names that a call, an assignment or a loop of this function gets hold of, so that what they name may be changed."""
     found: set[str] = set()
-    for node in ast.walk(function):
+    for node in walk(function):
         parts: Iterable[ast.AST] = ()
         match node:
             case ast.Call(func=func, args=args, keywords=keywords):
@@ -364,7 +365,7 @@ def escaping(function: ast.AST) -> set[str]:
             case ast.AugAssign(target=target):
                 parts = (target,)
         for part in parts:
-            found |= {n.id for n in ast.walk(part) if isinstance(n, ast.Name)}
+            found |= {n.id for n in walk(part) if isinstance(n, ast.Name)}
     return found
 
 
@@ -376,6 +377,6 @@ def called(node: ast.AST) -> str:
 
 
 def names_in(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             yield part.id

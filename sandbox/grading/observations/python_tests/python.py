@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from sandbox.grading.observations.python_tests.origins import Origin, Origins
 from sandbox.grading.observations.python_tests.parameters import tables
 from sandbox.grading.observations.python_tests.purity import Function, Local, Module, Names, called, names_in
 from sandbox.grading.observations.python_tests.scopes import Scope
+from sandbox.grading.observations.python_tests.trees import cloned
 from sandbox.grading.observations.reports.base import Site
 from sandbox.grading.observations.reports.judge import is_tame
 
@@ -77,7 +77,7 @@ def rewrite(
     tree = ast.parse(source)
     module = Module(tree)
     drop_labels(tree)
-    origins = Origins(copy.deepcopy(tree), others)
+    origins = Origins(cloned(tree), others)
     writer = _Writer(path, module, tree, levels, form, first, origins)
     tree = writer.visit(tree)
     if form != "record":
@@ -118,7 +118,7 @@ class _Writer(ast.NodeTransformer):
         self._repeats = 0
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        outer, self._class = self._class, copy.deepcopy(node)
+        outer, self._class = self._class, cloned(node)
         self._where.append(node.name)
         self.generic_visit(node)
         self._where.pop()
@@ -258,14 +258,19 @@ class _Writer(ast.NodeTransformer):
     def mark_beside(self) -> None:
         """Mark sites whose expectation has a name that the delivered function still loads: its frame holds the value. Where that
         is no input of the product either, the function shows an expectation."""
+        loaded: dict[int, set[str]] = {}
+        product: dict[int, set[str]] = {}
         for index, site in enumerate(self.sites):
             if site.number not in self.withheld:
                 continue
             function, scope, names = self.withheld[site.number]
-            held = names & set(names_in_body(function))
+            if id(function) not in loaded:
+                loaded[id(function)] = set(names_in_body(function))
+                product[id(function)] = inputs(self.origins, function, scope)
+            held = names & loaded[id(function)]
             if held:
                 self.sites[index] = site.model_copy(update={"beside": True})
-            if held - inputs(self.origins, function, scope):
+            if held - product[id(function)]:
                 self.shows.add(site.test)
 
     def visit_With(self, node: ast.With) -> ast.AST:
@@ -397,7 +402,7 @@ class _Noting(ast.NodeTransformer):
 
 def _later(node: ast.expr) -> ast.expr:
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    return ast.Lambda(empty, copy.deepcopy(node))
+    return ast.Lambda(empty, cloned(node))
 
 
 def _conjuncts(test: ast.expr) -> list[ast.expr]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from sandbox.grading.observations.python_tests.parameters import parameter_names
 from sandbox.grading.observations.python_tests.purity import Function, called
+from sandbox.grading.observations.python_tests.trees import walk
 
 
 @dataclass(slots=True)
@@ -28,9 +29,9 @@ def scope_of(
     node: ast.Module | Function, outer: Scope | None, class_: ast.ClassDef | None, standard: Collection[str]
 ) -> Scope:
     scope = Scope(node, outer, class_)
-    statements = list(_module_level(node)) if isinstance(node, ast.Module) else list(ast.walk(node))
+    statements = list(_module_level(node)) if isinstance(node, ast.Module) else list(walk(node))
     for target, value in (pair for statement in statements for pair in bound(statement)):
-        for part in ast.walk(target):
+        for part in walk(target):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                 scope.sources.setdefault(part.id, []).append(value)
     if not isinstance(node, ast.Module):
@@ -45,7 +46,7 @@ def scope_of(
 def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
     for statement in tree.body:
         if not isinstance(statement, Function | ast.ClassDef):
-            yield from ast.walk(statement)
+            yield from walk(statement)
 
 
 def bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -79,7 +80,7 @@ def arguments_of(function: Function) -> list[str]:
 
 
 def _passed(function: Function, standard: Collection[str]) -> Iterator[str]:
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Call) and not _is_of(node.func, standard):
             name = called(node)
             if name.startswith("assert") or hasattr(builtins, name) or name in ("approx", "raises", "subTest"):
