@@ -102,11 +102,17 @@ async def make_pool(
         plain, ran = await attempt((), LEVELS[-1], False)
         if not _all_pass(plain, ran):
             raise OracleFails(_account(plain, ran), remedy="Correct the oracle or the hidden tests")
-        candidates = await _that_load(candidates, attempt)
-        for renaming in LEVELS:
-            prepared, run = await attempt(candidates, renaming, True)
-            if _all_pass(prepared, run):
-                break
+        renaming, (prepared, run) = LEVELS[-1], await attempt(candidates, LEVELS[-1], True)
+        if _all_pass(prepared, run):  # the siblings hold, and only the strongest renaming does not
+            other = await attempt(candidates, LEVELS[1], True)
+            if _all_pass(*other):
+                renaming, (prepared, run) = LEVELS[1], other
+        else:
+            candidates = await _that_load(candidates, attempt)
+            for renaming in LEVELS:
+                prepared, run = await attempt(candidates, renaming, True)
+                if _all_pass(prepared, run):
+                    break
     siblings = _one_place_each([_seen(sibling, head, run) for sibling, head in prepared.siblings])
     again, ran = await attempt(siblings, renaming, False)
     if not _all_pass(again, ran):
