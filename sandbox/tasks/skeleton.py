@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import lru_cache
 from pathlib import Path
 
 from sandbox.backends.machine import Machine
@@ -139,6 +140,7 @@ def write_home(folder: Path, machine: Machine, *, now: float) -> None:
         os.utime(parent, (when, when))
 
 
+@lru_cache(maxsize=8)  # asked for at every start of a sandbox
 def _history(lines: int) -> str:
     """A shell's history, always the same: bursts of a few commands that repeat."""
     draw = random.Random(1815)
