@@ -6,6 +6,10 @@ import codecs
 import getpass
 import json
 import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -35,6 +39,27 @@ def readable(name: str) -> Path:
             return Path(name)
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error}") from error
+
+
+@contextmanager
+def packed(name: str) -> Iterator[Path]:
+    """A file to upload; of a folder, a zip of the regular files in it. Raises UsageError."""
+    folder = Path(name)
+    if not folder.is_dir():
+        yield readable(name)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch, f"{folder.resolve().name}.zip")
+        try:
+            with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+                for path in sorted(folder.rglob("*")):
+                    if path.is_file() and not path.is_symlink():
+                        archive.write(
+                            path, path.relative_to(folder.parent if (folder / "task.toml").is_file() else folder)
+                        )
+        except OSError as error:
+            raise UsageError(f"{name} cannot be read: {error}") from error
+        yield made
 
 
 def secret(prompt: str) -> str:

@@ -207,7 +207,7 @@ def checklist(*, has_policy: bool, has_suite: bool, has_run: bool) -> list[dict[
             "done": has_policy,
             "title": "Import a policy",
             "how": "A folder in Hugging Face layout, on the server:",
-            "command": "manage.py importpolicy PATH",
+            "command": "opencomposer policies create NAME PATH",
             "url": reverse("policies:list"),
         },
         {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from opencomposer.errors import UsageError
-from opencomposer.nouns import PATIENCE, Follow, Noun, Timeout, fields
+from opencomposer.files import Target
+from opencomposer.nouns import PATIENCE, Follow, Noun, OutputFile, Timeout, fields
 from opencomposer.session import Session
 from opencomposer.waiting import wait_evaluation
 
@@ -26,18 +27,24 @@ evaluations.lists(
 )
 
 
-@evaluations.command("get", example="3 --compare 7")
+@evaluations.command("get", example="3 --format inspect -o 3.eval")
 def get_evaluation(
     session: Session,
     pk: Annotated[int, typer.Argument(metavar="ID")],
     compare: Annotated[
         int | None, typer.Option(metavar="LATER", help="Compare it, task by task, with a later one.")
     ] = None,
+    format: Annotated[Literal["inspect"] | None, typer.Option(help="Write its rollouts as a log of Inspect.")] = None,
+    output: OutputFile = "-",
     follow: Follow = False,
     timeout: Timeout = PATIENCE,
 ) -> None:
-    """Show an evaluation, follow it, or compare it with another one."""
-    if follow:
+    """Show an evaluation, follow it, compare it with another one, or write its rollouts to a file."""
+    if format:
+        with Target(output, session.output.out) as file:
+            file.refuse_terminal("a log of Inspect")
+            session.api.download("/evaluations/{evaluation_id}/export/inspect", file, evaluation_id=pk)
+    elif follow:
         _follow(session, pk, timeout)
     elif compare is not None:
         found = session.api.get("/evaluations/compare", {"before": pk, "after": compare})

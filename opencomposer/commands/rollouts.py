@@ -211,9 +211,13 @@ def update_finding(
 
 
 @findings.command("start", example="3")
-def start_audit(session: Session, run: int) -> None:
+def start_audit(
+    session: Session,
+    run: int,
+    judge: Annotated[bool, typer.Option("--judge", help="The language model reads its rollouts, too.")] = False,
+) -> None:
     """Audit a run again with the present rules."""
-    session.api.post("/findings/audit", params={"run": run})
+    session.api.post("/findings/audit", params={"run": run, "judge": judge})
     session.output.said(f"audit of run {run} started", {"audited": run})
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from opencomposer.errors import UsageError
-from opencomposer.files import Target, read_json, readable
+from opencomposer.files import Target, packed, read_json
 from opencomposer.nouns import PATIENCE, Follow, Noun, OutputFile, Timeout, fields
 from opencomposer.session import Session
 from opencomposer.waiting import wait_evaluation
@@ -46,7 +46,9 @@ def create_suite(
     ] = None,
     format: Annotated[
         Literal["bundles", "harbor", "swe-bench"],
-        typer.Option(help="Of the file: JSON list of specs as `tasks get` has them, zip of Harbor directories, rows."),
+        typer.Option(
+            help="Of the file: JSON list of specs as `tasks get` has them, zip or folder of Harbor directories, rows."
+        ),
     ] = "bundles",
     purpose: Purpose = "benchmark",
     description: str | None = None,
@@ -70,7 +72,8 @@ def create_suite(
         if description:
             raise UsageError(f"--description: a suite from {format} has none")
         query = fields(format=format, purpose=purpose, environment=environment)
-        made = session.api.post("/suites/{name}/import", params=query, files={"file": readable(file)}, name=name)
+        with packed(file) as path:
+            made = session.api.post("/suites/{name}/import", params=query, files={"file": path}, name=name)
         session.output.rows([made], ("suite", "tasks", "not_carried"))
 
 

@@ -8,12 +8,14 @@ from django.http import HttpRequest
 from ninja import Query, Router, Status
 
 from composer_web.api.auth import caller, needs
+from composer_web.api.downloads import download_file
 from composer_web.api.paging import MAX_PAGE, filtered, page
-from composer_web.api.schemas import ErrorOut, Page
+from composer_web.api.schemas import ErrorOut, Page, file_of
 from composer_web.evals import selectors, services
 from composer_web.evals.http.filters import EvaluationFilter
 from composer_web.evals.http.schemas import ComparisonOut, EntryOut, EvaluationIn, EvaluationOut, GradeIn
 from composer_web.evals.results import comparing
+from composer_web.tasks.exchange import interchange
 from composer_web.tasks.selectors import get_suite, get_task
 
 router = Router()
@@ -80,6 +82,18 @@ def grade(request: HttpRequest, evaluation_id: int, payload: GradeIn) -> Any:
 @router.get("/{evaluation_id}", response={200: EvaluationOut, 404: ErrorOut}, summary="One evaluation")
 def get_evaluation(request: HttpRequest, evaluation_id: int) -> Any:
     return selectors.get_evaluation(evaluation_id)
+
+
+@router.get(
+    "/{evaluation_id}/export/inspect",
+    response={200: Any, 404: ErrorOut, 422: ErrorOut},
+    openapi_extra=file_of("application/octet-stream"),
+    summary="Its rollouts as a log of Inspect",
+)
+def export_log(request: HttpRequest, evaluation_id: int) -> Any:
+    """For Inspect View and `inspect_ai.analysis`."""
+    file, losses = interchange.export_log(selectors.get_evaluation(evaluation_id).pk)
+    return download_file(file, f"evaluation-{evaluation_id}.eval", losses)
 
 
 @router.post(

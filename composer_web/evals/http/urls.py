@@ -6,6 +6,7 @@ app_name = "evals"
 urlpatterns = [
     path("evaluations/", views.evaluation_list, name="list"),
     path("evaluations/<int:pk>/", views.evaluation_detail, name="detail"),
+    path("evaluations/<int:pk>/inspect/", views.evaluation_log, name="log"),
     path("evaluations/<int:pk>/grade/", comparing_views.evaluation_grade, name="grade"),
     path("evaluations/<int:pk>/cancel/", starting_views.evaluation_cancel, name="cancel"),
     path("policies/<str:name>/evaluate/", starting_views.evaluation_start, name="start"),

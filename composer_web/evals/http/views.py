@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpResponse
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
+from composer_web.api.downloads import download_file
+from composer_web.core.errors import UserError
 from composer_web.evals import selectors
 from composer_web.evals.http.filters import EvaluationFilter
 from composer_web.evals.http.tables import EvaluationTable
@@ -15,6 +19,7 @@ from composer_web.evals.models import Evaluation
 from composer_web.evals.results import behaviour_scores
 from composer_web.policies import selectors as policies
 from composer_web.rollouts import selectors as rollouts
+from composer_web.tasks.exchange import interchange
 from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, page, rows, show
@@ -66,6 +71,18 @@ def evaluation_detail(request: PageRequest, pk: int) -> HttpResponse:
     }
     template = "evals/_body.html" if request.headers.get("HX-Request") else "evals/detail.html"
     return show(request, template, context)
+
+
+@require_safe
+@page()
+def evaluation_log(request: PageRequest, pk: int) -> HttpResponseBase:
+    """The rollouts as a log of Inspect."""
+    try:
+        file, losses = interchange.export_log(selectors.get_evaluation(pk).pk)
+    except UserError as error:
+        messages.error(request, error.message)
+        return redirect("evals:detail", pk)
+    return download_file(file, f"evaluation-{pk}.eval", losses)
 
 
 def _stop_reasons(counts: dict[str, int]) -> tuple[str, str, str]:

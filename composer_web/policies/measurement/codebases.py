@@ -74,7 +74,7 @@ def _repository(name: str) -> Place:
         raise UserError(
             "codebase",
             f"repository {name!r} is fetched for each build and its history is not kept; measure environment:{name}, or a "
-            "clone of it by manage.py measure --codebase FOLDER",
+            "clone of it that is added as a repository of its own",
         )
     try:
         return Place(name, git.check_path(row.location, roots=places.git_roots()), history=True)

@@ -160,10 +160,15 @@ def audit_run(*, run: Run, everything: bool = False) -> dict[str, int]:
 
 
 @transaction.atomic
-def request_audit(*, run: Run, actor: User) -> None:
-    """Have a worker audit the run again with the current rules."""
+def request_audit(*, run: Run, actor: User, judge: bool = False) -> None:
+    """Have a worker audit the run again with the current rules; with `judge` the language model reads all of its rollouts,
+    too. Raises UserError without a configured judge."""
+    if judge and not (env().judge_url and env().judge_model):
+        raise UserError("judge", "there is no judge: set OPENCOMPOSER_JUDGE_URL and OPENCOMPOSER_JUDGE_MODEL")
+    if judge:
+        enqueue("rollouts.judge_run", {"run_id": run.pk}, queue="io", key=f"judge-run:{run.pk}")
     enqueue("rollouts.audit_run", {"run_id": run.pk}, queue="maintenance", key=f"audit:{run.pk}")
-    write_audit(actor=actor, action="run.audit", target=f"run:{run.pk}", rules=rule_set())
+    write_audit(actor=actor, action="run.audit", target=f"run:{run.pk}", rules=rule_set(), judge=judge)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------

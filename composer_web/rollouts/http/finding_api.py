@@ -55,10 +55,12 @@ def list_rules(request: HttpRequest) -> Any:
     ]
 
 
-@router.post("/audit", response={202: None, 404: ErrorOut}, auth=needs("review"), summary="Audit a run again")
-def audit_run(request: HttpRequest, run: int) -> Any:
-    """By the rules in force; a worker does it. Doing it twice changes nothing."""
-    findings.request_audit(run=get_run(run), actor=caller(request))
+@router.post(
+    "/audit", response={202: None, 404: ErrorOut, 422: ErrorOut}, auth=needs("review"), summary="Audit a run again"
+)
+def audit_run(request: HttpRequest, run: int, judge: bool = False) -> Any:
+    """By the rules in force, with `judge` also by the language model; a worker does it. Doing it twice changes nothing."""
+    findings.request_audit(run=get_run(run), actor=caller(request), judge=judge)
     return Status(202, None)
 
 

@@ -14,6 +14,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import NotFound, UserError
+from composer_web.env import env
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import findings
 from composer_web.rollouts.finding_rules import RULE_TITLES
@@ -45,6 +46,7 @@ def finding_list(request: PageRequest) -> HttpResponse:
     context: dict[str, Any] = {"table": table, "filter": found, "live": "findings", **_counted(facets)}
     context["saved"] = saved_views.offered(request, request.user, "findings")
     context |= {
+        "has_judge": bool(env().judge_url and env().judge_model),
         "of_run": _run(found.form.cleaned_data["run"]),
         "may_review": request.user.may("reviewer"),
     }
@@ -126,7 +128,7 @@ def audit_run(request: PageRequest, run_id: int) -> HttpResponse:
     run = get_run(run_id)
     return act(
         request,
-        lambda: findings.request_audit(run=run, actor=request.user),
+        lambda: findings.request_audit(run=run, actor=request.user, judge="judge" in request.POST),
         done="The auditor reads this run again.",
         to="runs:detail",
         pk=run_id,

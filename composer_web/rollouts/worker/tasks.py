@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from composer_web.core import inference
 from composer_web.core.artifacts import ArtifactError
+from composer_web.core.queue import leases
 from composer_web.core.queue.work import task
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import batches, findings, scheduling, services
 from composer_web.rollouts.dispatch.quarantine import monitors_of
 from composer_web.rollouts.exports import jobs as exports
-from composer_web.rollouts.models import Group
+from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.worker import forks, llm_judge
 from composer_web.runs import logs
 from composer_web.runs.models import RUN_FINAL, Run
@@ -83,18 +85,31 @@ def audit_run(*, run_id: int, everything: bool = False, **_: Any) -> None:
 @task("rollouts.judge", queue="io", lease="judge:{group_id}", long=True)
 def judge(*, group_id: int, **_: Any) -> None:
     """Have the LLM judge read the chosen rollouts of a group. Idempotent. Failures are only logged."""
-    judge_ = llm_judge.configured()
     group = Group.objects.select_related("run").get(pk=group_id)
     share = monitors_of(group.run).judge_share
+    with logs.lines_of(group.run_id):
+        _judge(rollout for rollout in selectors.of_group(group) if llm_judge.chosen(rollout.pk, share))
+
+
+@task("rollouts.judge_run", queue="io", lease="judge-run:{run_id}", long=True)
+def judge_run(*, run_id: int, **_: Any) -> None:
+    """Have the LLM judge read every rollout of a run that it has not read. Idempotent. Failures are only logged."""
+    with logs.lines_of(run_id):
+        for group in selectors.with_trajectories(Run.objects.get(pk=run_id)):
+            leases.check()
+            _judge(selectors.of_group(group))
+
+
+def _judge(rollouts: Iterable[Rollout]) -> None:
+    judge_ = llm_judge.configured()
     if judge_ is None:
         return
-    with logs.lines_of(group.run_id):
-        for rollout in selectors.of_group(group).exclude(artifact_key=""):
-            if llm_judge.chosen(rollout.pk, share):
-                try:
-                    llm_judge.judge_rollout(rollout=rollout, judge=judge_)
-                except (JudgeError, ArtifactError) as error:
-                    log.warning("rollout %d was not judged: %s", rollout.pk, error)
+    for rollout in rollouts:
+        if rollout.artifact_key:
+            try:
+                llm_judge.judge_rollout(rollout=rollout, judge=judge_)
+            except (JudgeError, ArtifactError) as error:
+                log.warning("rollout %d was not judged: %s", rollout.pk, error)
 
 
 @task("runs.pump", queue="control", seconds=300)

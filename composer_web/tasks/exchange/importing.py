@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any, Literal
 
 from composer_web.accounts.models import User
@@ -15,7 +14,7 @@ from composer_web.accounts.services import audit
 from composer_web.core.artifacts import ArtifactError, artifacts
 from composer_web.core.errors import NotFound, UserError
 from composer_web.repositories.models import Environment
-from composer_web.tasks.exchange.interchange import import_folder, import_harbor
+from composer_web.tasks.exchange.interchange import import_harbor
 from composer_web.tasks.models import ImportedTrajectory, Suite
 from composer_web.tasks.overlap import store
 from composer_web.tasks.services import build_suite
@@ -32,10 +31,10 @@ WRITERS = {"atif": atif.export, "messages": messages.export, "mini-swe-agent": m
 
 
 def import_suite(
-    data: bytes | Path, *, name: str, format: TaskImport = "harbor", environment: str = "", purpose: str = "benchmark",
+    data: bytes, *, name: str, format: TaskImport = "harbor", environment: str = "", purpose: str = "benchmark",
     told: str = "", actor: User | None = None,
 ) -> tuple[Suite, list[str]]:  # fmt: skip
-    """A suite of the tasks of a file, or of a folder of Harbor directories, and what was not carried.
+    """A suite of the tasks of a file, and what was not carried.
 
     Their controls are sent to the build workers. Raises UserError, Conflict.
     """
@@ -43,10 +42,7 @@ def import_suite(
         raise UserError("purpose", f"train, held-out or benchmark, not {purpose!r}")
     if format not in ("harbor", "swe-bench"):
         raise UserError("format", f"harbor or swe-bench, not {format!r}")
-    if isinstance(data, Path):
-        specs, losses = import_folder(data)
-    else:
-        specs, losses = import_harbor(data) if format == "harbor" else import_rows(data, environment=environment)
+    specs, losses = import_harbor(data) if format == "harbor" else import_rows(data, environment=environment)
     suite = build_suite(
         name=name, purpose=purpose, specs=specs, description=f"Imported from {told or 'a file'}",
         recipe={"source": format}, validate=True, actor=actor,

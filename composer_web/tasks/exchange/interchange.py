@@ -7,9 +7,9 @@ import json
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from django.utils import timezone
 
@@ -27,6 +27,8 @@ from sandbox.tasks.spec import TaskSpec
 TaskFormat = Literal["harbor", "swe-bench"]
 RolloutFormat = Literal["atif", "messages", "mini-swe-agent"]
 MAX_TASKS = 500
+MAX_LOGGED = 2000
+"""Rollouts of one log of Inspect: it is written while its reader waits."""
 
 
 def export_tasks(specs: Sequence[TaskSpec], format: TaskFormat) -> tuple[bytes, list[str]]:
@@ -64,24 +66,6 @@ def export_tasks(specs: Sequence[TaskSpec], format: TaskFormat) -> tuple[bytes, 
 
 def _reader(environments: EnvironmentStore, spec: TaskSpec) -> swebench.Read:
     return lambda path: environments.pristine(spec.environment, path)
-
-
-def import_folder(folder: Path) -> tuple[list[TaskSpec], list[str]]:
-    """A Harbor task directory, or a folder of them, all or none. Raises UserError that names the directory."""
-    single = (folder / "task.toml").is_file()
-    losses, specs = Losses(), list[TaskSpec]()
-    try:
-        for path in [folder] if single else sorted(path for path in folder.iterdir() if path.is_dir()):
-            if len(specs) == MAX_TASKS:
-                raise FormatRefused(f"the folder holds more than {MAX_TASKS} tasks")
-            spec, lost = harbor.to_task(harbor.read(path), store())
-            specs.append(spec)
-            losses.found |= lost.found
-    except TaskError as error:
-        raise UserError("file", str(error)) from error
-    if not specs:
-        raise UserError("file", f"{folder} holds no task directory")
-    return specs, list(losses)
 
 
 def import_harbor(data: bytes) -> tuple[list[TaskSpec], list[str]]:
@@ -129,12 +113,20 @@ def export_rollout(rollout: Rollout, format: RolloutFormat) -> tuple[object, lis
     return document, list(losses)
 
 
-def export_log(rollouts: Iterable[Rollout], *, suite: str) -> tuple[bytes, list[str]]:
-    """Inspect's log of some rollouts, those without a trajectory left out. Raises UserError when none is left."""
-    made = [records.record_of(rollout) for rollout in rollouts if rollout.artifact_key]
-    if not made:
-        raise UserError("rollouts", "there is no rollout with a trajectory to export")
+def export_log(evaluation: int) -> tuple[BinaryIO, list[str]]:
+    """Inspect's log of an evaluation's rollouts, as an open file; rollouts without a trajectory are left out. Raises
+    UserError for none, or for more than MAX_LOGGED."""
+    rollouts = Rollout.objects.filter(group__evaluation_id=evaluation).exclude(artifact_key="").order_by("pk")
+    count = rollouts.count()
+    if not count:
+        raise UserError("evaluation", f"evaluation {evaluation} has no rollout with a trajectory yet")
+    if count > MAX_LOGGED:
+        raise UserError(
+            "evaluation", f"evaluation {evaluation} has {count:,} rollouts, a log holds {MAX_LOGGED:,}; export the rollouts"
+        )  # fmt: skip
+    rows = rollouts.select_related("group__run", "group__evaluation__policy", "group__task_version__task")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "log.eval")
-        losses = inspect_log.export(made, path, suite=suite, created=timezone.now())
-        return path.read_bytes(), list(losses)
+        made = (records.record_of(rollout) for rollout in rows.iterator(chunk_size=100))  # one trajectory in memory
+        losses = inspect_log.export(made, path, suite=f"evaluation-{evaluation}", created=timezone.now())
+        return path.open("rb"), list(losses)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from ninja import File, Query, Router, Status
 from ninja.files import UploadedFile
 
 from composer_web.accounts.models import Role
 from composer_web.accounts.services import SCOPES
 from composer_web.api.auth import caller, needs
+from composer_web.api.downloads import download
 from composer_web.api.paging import MAX_PAGE, filtered, page
 from composer_web.api.schemas import ErrorOut, Page, file_of
 from composer_web.core.errors import NotFound
@@ -45,14 +46,6 @@ from composer_web.tasks.http.schemas import (
 
 tasks = Router()
 suites = Router()
-
-
-def download(data: bytes, name: str, losses: list[str]) -> HttpResponse:
-    """A file; what the format could not hold is in the header `X-Not-Carried`, one line each joined by ` | `."""
-    response = HttpResponse(data, content_type="application/octet-stream")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    response["X-Not-Carried"] = " | ".join(losses)[:4000].encode("ascii", "replace").decode().replace("\n", " ")
-    return response
 
 
 @tasks.get("", response=Page[TaskOut], summary="List tasks")

@@ -7,11 +7,11 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 from pydantic import ValidationError
 
+from composer_web.api.downloads import download
 from composer_web.core.errors import UserError
 from composer_web.tasks import generation_jobs, selectors
 from composer_web.tasks.exchange import interchange
 from composer_web.tasks.generating import Wanted, request_suite, rewriters, sources
-from composer_web.tasks.http.api import download
 from composer_web.tasks.http.path import suite_in_play
 from composer_web.tasks.http.tables import GeneratorRunTable
 from composer_web.ui.pages import PageRequest, act, page, show

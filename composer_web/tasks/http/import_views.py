@@ -8,13 +8,13 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
+from composer_web.api.downloads import download
 from composer_web.core.errors import UserError
 from composer_web.evals.results.prepass import prepass
 from composer_web.policies.selectors import references
 from composer_web.repositories.models import Environment
 from composer_web.tasks import difficulty, selectors
 from composer_web.tasks.exchange import importing
-from composer_web.tasks.http.api import download
 from composer_web.tasks.http.path import suite_in_play
 from composer_web.tasks.http.tables import TrajectoryTable
 from composer_web.tasks.models import Suite

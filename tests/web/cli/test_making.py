@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,6 +157,12 @@ def test_suites_leave_and_come_in(
     members = data(cli("suite-tasks", "list", "again", "--json"))
     assert [one["position"] for one in members] == list(range(12))
     assert data(cli("suite-tasks", "list", "again", "--limit", "5", "--json")) == members[:5]
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(tmp_path / "folder")
+    one = sorted(path for path in (tmp_path / "folder").iterdir())[0]
+    for folder, tasks in ((one, 1), (tmp_path / "folder", 12)):
+        made = data(reviewer(*made_of(folder, f"of-{tasks}", "harbor"), "--purpose", "train", "--json"))[0]
+        assert made["tasks"] == tasks
     rows = tmp_path / "rows.jsonl"
     rows.write_bytes(lines(row()))
     words = made_of(rows, "benches", "swe-bench")

@@ -1,31 +1,33 @@
-"""Candidates for a base model: measured by command on a real repository, kept, and read on the page, and by API."""
+"""Candidates for a base model: measured on a real repository, kept, and read on the page, and by API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.core.errors import UserError
+from composer_web.policies.measurement import measuring
 from composer_web.policies.measurement.measuring import measured
 from composer_web.policies.models import Measurement, Policy
 from composer_web.policies.services import import_base
 from tests.trainer.model_selection.test_codebase import NEW, OLD, candidates, commit, repository
 from tests.trainer.stages.memory import BASE_POLICY
 
+from trainer.model_selection.codebase import MAX_BYTES
+
 __all__ = ["candidates", "repository"]
 pytestmark = [pytest.mark.integration, pytest.mark.django_db]
-FEW = ("--items", "1", "--changes", "1", "--window", "64", "--device", "cpu")
 
 
-def measure(*arguments: str) -> str:
-    out = StringIO()
-    call_command("measure", *arguments, *FEW, stdout=out)
-    return out.getvalue()
+def measure(*references: str, path: Path, commits: int | None = None, since: str = "") -> list[Measurement]:
+    return measuring.measure(
+        references=references, path=path, commits=commits, since=since, window=64, most_bytes=MAX_BYTES, items=1, changes=1,
+        device="cpu",
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -39,9 +41,9 @@ def two(candidates: tuple[Path, Path]) -> tuple[Policy, Policy]:
 def test_a_measurement_is_kept_compared_and_shown(
     two: tuple[Policy, Policy], repository: Path, people: dict[str, User], bearer: Callable[..., dict[str, str]]
 ) -> None:
-    said = measure("fresh", "trained@0", "--codebase", str(repository), "--commits", "1")
-    assert said.count("\n") == 2 and "trained@0 on shop: " in said and "recent lines" in said
-    measure("trained", "--codebase", str(repository), "--commits", "1")
+    made = measure("fresh", "trained@0", path=repository, commits=1)
+    assert [(row.policy.name, row.version, row.codebase) for row in made] == [("fresh", 0, "shop"), ("trained", 0, "shop")]
+    measure("trained", path=repository, commits=1)
     assert Measurement.objects.count() == 2, "measured again is measured anew"
     (group,) = measured(two[0])
     assert [row.name for row in group] == ["fresh@0", "trained@0"]
@@ -60,23 +62,23 @@ def test_a_measurement_is_kept_compared_and_shown(
 
 
 def test_another_text_is_another_table(two: tuple[Policy, Policy], repository: Path) -> None:
-    measure("fresh", "--codebase", str(repository), "--commits", "1")
+    measure("fresh", path=repository, commits=1)
     commit(repository, 25, more=NEW, total=OLD)
-    measure("trained", "--codebase", str(repository), "--commits", "1")
+    measure("trained", path=repository, commits=1)
     assert [[row.name for row in group] for group in measured(two[0])] == [["fresh@0"]]
-    measure("fresh", "--codebase", str(repository), "--commits", "1")
+    measure("fresh", path=repository, commits=1)
     assert [[row.name for row in group] for group in measured(two[0])] == [["fresh@0", "trained@0"], ["fresh@0"]]
     assert measured(import_base(path=BASE_POLICY, name="base")) == []
 
 
 def test_what_cannot_be_measured_is_said(two: tuple[Policy, Policy], repository: Path, tmp_path: Path) -> None:
-    for arguments, words in (
-        (("none", "--codebase", str(repository)), "there is no policy 'none'"),
-        (("fresh@7", "--codebase", str(repository)), "no weights on disk"),
-        (("fresh", "--codebase", str(tmp_path / "nowhere")), "nowhere is no folder, git repository"),
-        (("fresh", "--codebase", str(repository), "--since", "2027-01-01"), "no commit since 2027-01-01"),
-        (("fresh", "--codebase", str(repository), "--since", "soon"), "write a date like"),
+    for reference, path, since, words in (
+        ("none", repository, "", "there is no policy 'none'"),
+        ("fresh@7", repository, "", "no weights on disk"),
+        ("fresh", tmp_path / "nowhere", "", "nowhere is no folder, git repository"),
+        ("fresh", repository, "2027-01-01", "no commit since 2027-01-01"),
+        ("fresh", repository, "soon", "write a date like"),
     ):
-        with pytest.raises(CommandError, match=words):
-            measure(*arguments)
+        with pytest.raises(UserError, match=words):
+            measure(reference, path=path, since=since)
     assert not Measurement.objects.exists()

@@ -1,22 +1,21 @@
-"""Findings where people and programs meet them: pages, API, command line, and the language model as judge."""
+"""Findings where people and programs meet them: pages, API, and the language model as judge."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from composer_web.accounts.models import User
 from composer_web.core.models import Outbox
+from composer_web.env import env
 from composer_web.rollouts.dispatch import findings
 from composer_web.rollouts.models import Finding, Group, Rollout
-from composer_web.rollouts.worker import llm_judge
+from composer_web.rollouts.worker import llm_judge, tasks
 from composer_web.tasks.models import Task
 from sandbox.grading.audit.judge import Endpoint, Judge
 from tests.sandbox.grading.audit.model_server import Server, answers, completion
@@ -159,24 +158,6 @@ def test_api_twin(groups: list[Group], bearer: Callable[..., dict[str, str]]) ->
     assert Client().post("/api/v1/findings/audit?run=999999", headers=review).status_code == 404
 
 
-def test_command_twin(groups: list[Group], people: dict[str, User]) -> None:
-    group = finish(groups[0], {1: True})
-    out = StringIO()
-    call_command("audit", str(group.run_id), "--everything", stdout=out, stderr=StringIO())
-    (line,) = out.getvalue().splitlines()
-    finding = json.loads(line)
-    assert finding["rule"] == "early-exit" and finding["state"] == "open"
-    with pytest.raises(CommandError, match="--user must name"):
-        call_command("audit", "--dismiss", str(finding["id"]))
-    out = StringIO()
-    call_command("audit", "--dismiss", str(finding["id"]), "--user", "reviewer", "--note", "fine", stdout=out)
-    assert f"finding {finding['id']} is dismissed" in out.getvalue()
-    with pytest.raises(CommandError, match="there is no run 999999"):
-        call_command("audit", "999999")
-    with pytest.raises(CommandError, match="name the run"):
-        call_command("audit")
-
-
 # --- the language model -----------------------------------------------------------------------------------------
 
 
@@ -208,6 +189,24 @@ def test_the_draw_of_the_judge_is_fixed() -> None:
     )
 
 
-def test_without_a_judge_the_command_says_what_to_set(groups: list[Group]) -> None:
-    with pytest.raises(CommandError, match="OPENCOMPOSER_JUDGE_URL"):
-        call_command("audit", str(groups[0].run_id), "--judge", stdout=StringIO(), stderr=StringIO())
+def test_the_judge_reads_a_whole_run_when_asked(
+    groups: list[Group], bearer: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = finish(groups[0], {1: True})
+    path, review = f"/api/v1/findings/audit?run={group.run_id}&judge=true", bearer("reviewer", "review")
+    refused = Client().post(path, headers=review)
+    assert refused.status_code == 422 and "OPENCOMPOSER_JUDGE_URL" in refused.json()["error"]["message"]
+    server = Server()
+    try:
+        monkeypatch.setattr(env(), "judge_url", server.url)
+        monkeypatch.setattr(env(), "judge_model", "model-a")
+        server.reply = lambda r: (200, completion(answers(r, tampering=("yes", 0, "os._exit(0)"))))
+        assert Client().post(path, headers=review).status_code == 202
+        assert Outbox.objects.filter(task="rollouts.judge_run", kwargs__run_id=group.run_id).count() == 1
+        tasks.judge_run(run_id=group.run_id)
+        asked = len(server.requests)
+        tasks.judge_run(run_id=group.run_id)
+        assert len(server.requests) == asked, "what it has said is kept"
+    finally:
+        server.close()
+    assert Finding.objects.filter(source="judge", rollout__group=group).count() == asked == 1

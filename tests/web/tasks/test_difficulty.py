@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
@@ -52,7 +50,7 @@ def test_a_prepass_is_started_from_the_page(
     assert "Start a pre-pass" not in client.get("/suites/train/difficulty/").content.decode()
 
 
-def test_a_prepass_is_started_by_api_and_command(
+def test_a_prepass_is_started_by_api(
     client: Client, suite: Suite, policy: Policy, bearer: Bearer
 ) -> None:  # fmt: skip
     body = {"policy": policy.name, "samples": 2, "tasks": 2}
@@ -60,11 +58,11 @@ def test_a_prepass_is_started_by_api_and_command(
         "/api/v1/suites/train/prepass", body, content_type="application/json", headers=bearer("operator", "operate")
     )
     assert answer.status_code == 202 and Evaluation.objects.get(pk=answer.json()["evaluation"]).tasks == 2
-    out = io.StringIO()
-    call_command("difficulty", "train", "--measure", policy.name, "--samples", "3", stdout=out)
-    assert Evaluation.objects.order_by("-pk")[0].samples == 3 and "was started" in out.getvalue()
-    with pytest.raises(CommandError, match="nobody"):
-        call_command("difficulty", "train", "--measure", "nobody")
+    body["policy"] = "nobody"
+    nobody = client.post(
+        "/api/v1/suites/train/prepass", body, content_type="application/json", headers=bearer("operator", "operate")
+    )
+    assert nobody.status_code == 422 and "nobody" in nobody.json()["error"]["message"]
 
 
 def test_the_page_shows_what_was_always_and_never_solved(

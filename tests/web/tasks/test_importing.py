@@ -6,11 +6,9 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
@@ -20,11 +18,11 @@ from composer_web.repositories.models import Environment
 from composer_web.tasks.exchange import importing, interchange
 from composer_web.tasks.models import ImportedTrajectory, Suite
 from composer_web.tasks.overlap import store
-from sandbox.formats import atif, harbor, messages, swebench
+from sandbox.formats import atif, messages, swebench
 from sandbox.grading.patches.patch import render
 from sandbox.tasks.environments import Manifest
 from sandbox.tasks.spec import BuiltEnvironment
-from tests.sandbox.formats.examples import BROKEN, CALLS, GOLD, RECORD, TASK, TESTS
+from tests.sandbox.formats.examples import BROKEN, CALLS, GOLD, RECORD, TESTS
 
 pytestmark = pytest.mark.django_db
 Bearer = Callable[..., dict[str, str]]
@@ -130,23 +128,9 @@ def test_a_zip_that_leaves_its_folder_imports_nothing(name: str) -> None:
     assert not Suite.objects.exists()
 
 
-def test_folders_and_rows_come_in_by_command(tmp_path: Path, checkout: Environment) -> None:
-    made, _ = harbor.export(TASK, store())
-    made.write(tmp_path / "tasks" / TASK.id)
-    call_command("exchange", "import", "folder", str(tmp_path / "tasks"), stdout=io.StringIO())
-    assert Suite.objects.get(name="folder").versions.get().bundle_hash == TASK.bundle_hash
-    (tmp_path / "rows.jsonl").write_bytes(lines(row(problem_statement="Sums come out wrong, see the test.")))
-    with pytest.raises(CommandError, match="overlap: swe-local-add-1 and swe-add-1"):
-        call_command(
-            "exchange", "import", "twice", str(tmp_path / "rows.jsonl"), "--environment", "add", "--purpose", "train"
-        )
-    with pytest.raises(CommandError, match="no task directory"):
-        call_command("exchange", "import", "none", str(tmp_path / "tasks" / TASK.id / "tests"))
-
-
 @pytest.mark.parametrize("form", ["atif", "messages", "mini-swe-agent"])
 def test_trajectories_come_in_and_leave_in_every_format(
-    client: Client, people: dict[str, User], bearer: Bearer, form: str, tmp_path: Path
+    client: Client, people: dict[str, User], bearer: Bearer, form: str
 ) -> None:
     data, _ = importing.write_trajectory(RECORD, form)  # type: ignore[arg-type]
     client.force_login(people["reviewer"])
@@ -166,9 +150,8 @@ def test_trajectories_come_in_and_leave_in_every_format(
     assert again.json()["document"] == json.loads(data), "there and back"
     assert client.get(f"/imports/{name}/?as=atif").status_code == 200
     assert client.get(f"/imports/{name}/?as=other").status_code == 422
-    (tmp_path / "in.json").write_bytes(data)
-    call_command("exchange", "convert", str(tmp_path / "in.json"), str(tmp_path / "out.json"), stdout=io.StringIO())
-    assert atif.load((tmp_path / "out.json").read_text())[0] == importing.kept_trajectory(name)
+    other = client.get(f"/api/v1/tasks/trajectories/{name}/export/atif", headers=bearer("viewer")).json()["document"]
+    assert atif.load(json.dumps(other))[0] == importing.kept_trajectory(name)
 
 
 @pytest.mark.parametrize(

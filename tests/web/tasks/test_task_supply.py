@@ -11,7 +11,6 @@ from datetime import timedelta
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import CommandError, call_command
 from django.db import IntegrityError
 from django.test import Client
 from django.utils import timezone
@@ -150,7 +149,7 @@ def test_the_order_of_prompts_follows_the_sampler(measured: Suite, policy: Polic
     assert sorted(later) == sorted(plain)
 
 
-def test_difficulty_is_shown_on_the_page_by_api_and_command(
+def test_difficulty_is_shown_on_the_page_and_by_api(
     measured: Suite, client: Client, people: dict[str, User], bearer: Bearer
 ) -> None:
     client.force_login(people["viewer"])
@@ -158,11 +157,6 @@ def test_difficulty_is_shown_on_the_page_by_api_and_command(
     assert "Never solved" in text and "base" in text
     (found,) = client.get("/api/v1/suites/train/difficulty", headers=bearer("viewer")).json()
     assert found["measured"] == 5 and found["solved_none"] == 1
-    out = io.StringIO()
-    call_command("difficulty", "train", stdout=out)
-    assert "5 tasks" in out.getvalue() and "by none 1" in out.getvalue()
-    with pytest.raises(CommandError, match="no finished evaluation 999"):
-        call_command("difficulty", "train", "--record", "999")
 
 
 def test_train_and_held_out_may_not_overlap() -> None:
@@ -265,13 +259,31 @@ def test_rollouts_leave_in_each_format(measured: Suite, client: Client, bearer: 
         answer = client.get(f"/api/v1/tasks/rollouts/{rollout.pk}/export/{form}", headers=bearer("viewer"))
         assert answer.status_code == 200, form
     assert client.get("/api/v1/tasks/rollouts/999999/export/atif", headers=bearer("viewer")).status_code == 404
-    call_command("exchange", "rollout", str(rollout.pk), str(tmp_path / "a.json"), stdout=io.StringIO())
-    record, _ = atif.load((tmp_path / "a.json").read_text())
+    record, _ = atif.load(
+        json.dumps(
+            client.get(f"/api/v1/tasks/rollouts/{rollout.pk}/export/atif", headers=bearer("viewer")).json()["document"]
+        )
+    )
     assert record == records.record_of(rollout) and record.reward == 1.0
-    evaluation = rollout.group.evaluation_id
-    call_command("exchange", "log", str(evaluation), str(tmp_path / "a.eval"), stdout=io.StringIO())
-    with zipfile.ZipFile(tmp_path / "a.eval") as log:
-        assert len(json.loads(log.read("summaries.json"))) == 12
-    with pytest.raises(CommandError, match="no rollout 'x'"):
-        call_command("exchange", "rollout", "x", str(tmp_path / "b.json"))
+
+
+def test_an_evaluation_leaves_as_a_log_of_inspect(
+    measured: Suite, client: Client, people: dict[str, User], bearer: Bearer
+) -> None:
+    evaluation = Rollout.objects.filter(verdict="passed")[0].group.evaluation
+    assert evaluation is not None
+    answer = client.get(f"/api/v1/evaluations/{evaluation.pk}/export/inspect", headers=bearer("viewer"))
+    client.force_login(people["viewer"])
+    page = client.get(f"/evaluations/{evaluation.pk}/").content.decode()
+    assert f"/evaluations/{evaluation.pk}/inspect/" in page and "Download for Inspect View" in page
+    for told in (answer, client.get(f"/evaluations/{evaluation.pk}/inspect/")):
+        assert f'filename="evaluation-{evaluation.pk}.eval"' in told["Content-Disposition"]
+        with zipfile.ZipFile(io.BytesIO(b"".join(told.streaming_content))) as log:
+            assert len(json.loads(log.read("summaries.json"))) == 12
+    empty = prepass.prepass(suite=measured, reference="base")
+    refused = client.get(f"/api/v1/evaluations/{empty.pk}/export/inspect", headers=bearer("viewer"))
+    assert refused.status_code == 422 and "no rollout with a trajectory" in refused.json()["error"]["message"]
+    back = client.get(f"/evaluations/{empty.pk}/inspect/", follow=True)
+    assert "no rollout with a trajectory" in back.content.decode()
+    assert client.get("/api/v1/evaluations/999999/export/inspect", headers=bearer("viewer")).status_code == 404
     assert timezone.now() >= TaskStatistic.objects.all()[0].measured_at

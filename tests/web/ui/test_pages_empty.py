@@ -14,10 +14,10 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("/", ("Get started", "manage.py importpolicy", "Create suites of tasks", "Load sample data")),
+        ("/", ("Get started", "opencomposer policies create", "Create suites of tasks", "Load sample data")),
         ("/runs/", ("No runs yet", "Configure a run")),
         ("/rollouts/", ("No rollouts yet",)),
-        ("/findings/", ("No findings", "manage.py audit RUN")),
+        ("/findings/", ("No findings", "opencomposer findings start RUN")),
         ("/tasks/", ("No tasks yet", "manage.py build_suites")),
         ("/suites/", ("No suites yet", "generators")),
         ("/environments/", ("No environments yet", "Add your own repository")),
