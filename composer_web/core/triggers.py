@@ -10,9 +10,9 @@ from pgtrigger import compiler
 
 
 class TriggerSql(compiler.UpsertTriggerSql):
-    """Install a trigger without a look at `pgtrigger.ignore`, which took longer than most of our functions.
+    """Install a trigger that does not ask `pgtrigger.ignore`, which took longer than most of our functions.
 
-    Migrations refer to this template: an installation is not told of a change.
+    Migrations refer to this template: a change of it reaches no installation.
     """
 
     def get_template(self) -> str:
@@ -22,7 +22,8 @@ class TriggerSql(compiler.UpsertTriggerSql):
             BEGIN
             {func}
             END $$;
-            CREATE OR REPLACE TRIGGER {pgid} {when} {operation} ON {table} {referencing}
+            DROP TRIGGER IF EXISTS {pgid} ON {table};
+            CREATE {constraint} TRIGGER {pgid} {when} {operation} ON {table} {timing} {referencing}
                 FOR EACH {level} {condition} EXECUTE FUNCTION {execute};
             COMMENT ON TRIGGER {pgid} ON {table} IS '{hash}';
         """

@@ -5,6 +5,8 @@ Locks of the task's row make simultaneous reviews see each other.
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pgtrigger
 from django.db import models
 
@@ -148,19 +150,21 @@ class CountsMembers(Trigger):
 
     def get_func(self, model: models.Model) -> str:
         assert self.referencing is not None
-        parts = [("came", "+", self.referencing.new), ("gone", "-", self.referencing.old)]
-        return "".join(self._counted(members, sign) for members, sign, named in parts if named) + "RETURN NULL;"
+        came = self._counted("came", "+") if self.referencing.new else ""
+        gone = self._counted("gone", "-") if self.referencing.old else ""
+        return f"{came}{gone}RETURN NULL;"
 
     @staticmethod
     def _counted(members: str, sign: str) -> str:
-        return f"""PERFORM 1 FROM tasks_taskversion WHERE id IN (SELECT task_version_id FROM {members}) ORDER BY id FOR SHARE;
-UPDATE tasks_suite s SET task_count = s.task_count {sign} c.tasks, valid_count = s.valid_count {sign} c.valid,
-                         rejected_count = s.rejected_count {sign} c.rejected
-FROM (SELECT m.suite_id, count(*) AS tasks, count(*) FILTER (WHERE v.controls_ok) AS valid,
-             count(*) FILTER (WHERE NOT v.controls_ok) AS rejected
-      FROM {members} m JOIN tasks_taskversion v ON v.id = m.task_version_id GROUP BY m.suite_id) c
-WHERE c.suite_id = s.id;
-"""  # noqa: S608 (names that stand here)
+        return dedent(f"""\
+            PERFORM 1 FROM tasks_taskversion WHERE id IN (SELECT task_version_id FROM {members}) ORDER BY id FOR SHARE;
+            UPDATE tasks_suite s SET task_count = s.task_count {sign} c.tasks, valid_count = s.valid_count {sign} c.valid,
+                                     rejected_count = s.rejected_count {sign} c.rejected
+            FROM (SELECT m.suite_id, count(*) AS tasks, count(*) FILTER (WHERE v.controls_ok) AS valid,
+                         count(*) FILTER (WHERE NOT v.controls_ok) AS rejected
+                  FROM {members} m JOIN tasks_taskversion v ON v.id = m.task_version_id GROUP BY m.suite_id) c
+            WHERE c.suite_id = s.id;
+        """)  # noqa: S608 (names that stand here)
 
 
 COUNTS_OF_MEMBERS = [
