@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 from django.db.migrations.operations.base import Operation
@@ -34,12 +33,13 @@ class ReplaceTriggers(Operation):
     reversible = True
     reduces_to_sql = False
 
-    def __init__(self, added: dict[str, list[Trigger]]) -> None:
+    def __init__(self, *added: tuple[str, Trigger]) -> None:
         self.added = added
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        for model, triggers in self.added.items():
-            state.models[app_label, model].options["triggers"] = triggers
+        for model, trigger in self.added:
+            options = state.models[app_label, model].options
+            options["triggers"] = [*options.get("triggers", []), trigger]
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         with schema_editor.connection.cursor() as cursor:
@@ -47,11 +47,11 @@ class ReplaceTriggers(Operation):
                 cursor.execute(found, {"tables": f"{app_label}_"})
                 for (statement,) in cursor.fetchall():
                     cursor.execute(statement)
-        for trigger in chain.from_iterable(self.added.values()):
+        for _, trigger in self.added:
             schema_editor.execute(trigger.install_sql, params=None)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        for trigger in chain.from_iterable(self.added.values()):
+        for _, trigger in self.added:
             schema_editor.execute(trigger.uninstall_sql, params=None)
 
     def describe(self) -> str:

@@ -13,9 +13,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        ReplaceTriggers({
-            'dataset': [
-                Trigger(name='project', sql=TriggerSql(condition='WHEN (NEW.project_id <> OLD.project_id)', func="RAISE EXCEPTION 'the project of datasets_dataset % never changes', OLD.id\n    USING ERRCODE = 'integrity_constraint_violation';", hash='c927bf5c320de39ff849396b19fc0517bba0c5b6', operation='UPDATE OF "project_id"', pgid='pgtrigger_project_a6c9b', table='datasets_dataset', when='BEFORE')),
-            ],
-        }),
+        ReplaceTriggers(
+            ('dataset', Trigger(name='project', sql=TriggerSql(condition='WHEN (NEW.project_id <> OLD.project_id)', func="RAISE EXCEPTION 'the project of datasets_dataset % never changes', OLD.id\n    USING ERRCODE = 'integrity_constraint_violation';", hash='c927bf5c320de39ff849396b19fc0517bba0c5b6', operation='UPDATE OF "project_id"', pgid='pgtrigger_project_a6c9b', table='datasets_dataset', when='BEFORE'))),
+        ),
     ]

@@ -13,9 +13,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        ReplaceTriggers({
-            'savedview': [
-                Trigger(name='project', sql=TriggerSql(condition='WHEN (NEW.project_id <> OLD.project_id)', func="RAISE EXCEPTION 'the project of ui_savedview % never changes', OLD.id\n    USING ERRCODE = 'integrity_constraint_violation';", hash='6f05818d66ae0649b5ee59e9cfda700517aba071', operation='UPDATE OF "project_id"', pgid='pgtrigger_project_50866', table='ui_savedview', when='BEFORE')),
-            ],
-        }),
+        ReplaceTriggers(
+            ('savedview', Trigger(name='project', sql=TriggerSql(condition='WHEN (NEW.project_id <> OLD.project_id)', func="RAISE EXCEPTION 'the project of ui_savedview % never changes', OLD.id\n    USING ERRCODE = 'integrity_constraint_violation';", hash='6f05818d66ae0649b5ee59e9cfda700517aba071', operation='UPDATE OF "project_id"', pgid='pgtrigger_project_50866', table='ui_savedview', when='BEFORE'))),
+        ),
     ]

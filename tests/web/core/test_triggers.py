@@ -61,7 +61,7 @@ def test_handwritten_triggers_of_an_app_go_with_their_functions() -> None:
             cursor.execute(
                 f'CREATE TRIGGER "by Hand {function}" BEFORE UPDATE ON {table} EXECUTE FUNCTION {function}()'
             )
-    replace = ReplaceTriggers({})
+    replace = ReplaceTriggers()
     replace.database_forwards("runs", connection.schema_editor(), None, None)
     assert triggers.undeclared() == {"by Hand opencomposer_both", "opencomposer_both"}, "the task's is still there"
     replace.database_forwards("tasks", connection.schema_editor(), None, None)
