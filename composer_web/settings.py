@@ -42,6 +42,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_tables2",
     "ninja",
+    "pgtrigger",
     "composer_web.core",
     "composer_web.accounts",
     "composer_web.ui",

@@ -9,6 +9,8 @@ from django.db import models
 from django.utils.crypto import salted_hmac
 
 from composer_web.accounts import access
+from composer_web.accounts.audit_triggers import Audited, TakesChanges
+from composer_web.core.triggers import AppendOnly
 
 DEFAULT_PROJECT = 1
 """Id of the project that every installation has. Objects from before projects existed belong to it."""
@@ -26,6 +28,10 @@ class User(AbstractUser):
     logins = models.PositiveIntegerField(
         default=0, db_default=0, help_text="Part of what sessions are signed with: one more ends all of them"
     )
+
+    class Meta(AbstractUser.Meta):
+        triggers = [Audited("username", "role", "is_active", "email", secret=["password"], removed=True)]
+
     placed: list[dict[str, Any]] | None = None
     """Every project with this user's membership in it, if the query included it (`permissions.with_places`)."""
 
@@ -71,6 +77,7 @@ class Project(models.Model):
                 condition=~models.Q(pk=DEFAULT_PROJECT) | models.Q(archived_at=None), name="default_project_stays"
             )
         ]
+        triggers = [Audited("slug", "name", "open", "library", "archived_at")]
 
     def __str__(self) -> str:
         return self.name
@@ -90,6 +97,7 @@ class Membership(models.Model):
             models.UniqueConstraint(fields=["project", "user"], name="one_membership"),
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role"),
         ]
+        triggers = [Audited("project_id", "user_id", "role", removed=True)]
 
     def __str__(self) -> str:
         return f"{self.user_id} is {self.role} of {self.project_id}"
@@ -126,6 +134,7 @@ class Invitation(models.Model):
                 name="invitation_works_once",
             ),
         ]
+        triggers = [Audited("username", "email", "role", "used_at", "withdrawn_at")]
 
     def __str__(self) -> str:
         return f"invitation of {self.username}"
@@ -154,6 +163,7 @@ class ApiToken(models.Model):
 
     class Meta:
         ordering = ["-created_at"]
+        triggers = [Audited("name", "scopes", "expires_at", "revoked_at", removed=True)]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
@@ -180,6 +190,7 @@ class AuditEntry(models.Model):
             models.Index(fields=["target", "-id"], name="audit_of_target"),
             models.Index(fields=["actor", "-id"], name="audit_of_actor"),
         ]
+        triggers = [AppendOnly(), TakesChanges()]
 
     def __str__(self) -> str:
         return f"{self.actor_name} {self.action} {self.target}"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeVar
 
+import pgtrigger
 from django.db import models
-from django.db.migrations.operations import RunSQL
 
 from composer_web.accounts import access
 from composer_web.accounts.models import DEFAULT_PROJECT, Project
+from composer_web.core.triggers import Trigger
 
 M = TypeVar("M", bound=models.Model, covariant=True)
 
@@ -54,8 +55,46 @@ def project_now() -> int:
     return DEFAULT_PROJECT if now is None else now.project
 
 
+class KeepsProject(Trigger):
+    """Refuse a change of project."""
+
+    name = "project"
+    when = pgtrigger.Before
+    operation = pgtrigger.UpdateOf("project_id")
+    condition = pgtrigger.Condition("NEW.project_id <> OLD.project_id")
+
+    def get_func(self, model: models.Model) -> str:
+        return f"""
+            RAISE EXCEPTION 'the project of {model._meta.db_table} % never changes', OLD.id
+                USING ERRCODE = 'integrity_constraint_violation';
+        """
+
+
+class ProjectOf(Trigger):
+    """Give a row the project of the first of `parents`, names of foreign keys, that is not null."""
+
+    name = "project"
+    when = pgtrigger.Before
+    operation = pgtrigger.Insert | pgtrigger.UpdateOf("project_id")
+
+    def __init__(self, *parents: str) -> None:
+        super().__init__()
+        self.parents = parents
+
+    def get_func(self, model: models.Model) -> str:
+        keys = {key.name: key for key in model._meta.concrete_fields if isinstance(key, models.ForeignKey)}
+        found = ", ".join(
+            f"(SELECT project_id FROM {key.related_model._meta.db_table} WHERE id = NEW.{key.column})"  # noqa: S608
+            for key in map(keys.__getitem__, self.parents)
+        )
+        return f"""
+            NEW.project_id := coalesce({found}, NEW.project_id);
+            RETURN NEW;
+        """
+
+
 class Owned(models.Model):
-    """Belongs permanently to one project."""
+    """Belongs permanently to one project: models declare `KeepsProject` or `ProjectOf`."""
 
     project = models.ForeignKey(
         Project,
@@ -80,41 +119,3 @@ class Material(Owned):
 
     class Meta:
         abstract = True
-
-
-def keeps_project(table: str) -> RunSQL:
-    """Migration operation: the project of a row of `table` never changes."""
-    return RunSQL(
-        sql=f"""
-        CREATE FUNCTION {table}_project() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            IF NEW.project_id <> OLD.project_id THEN
-                RAISE EXCEPTION 'the project of {table} % never changes', OLD.id USING ERRCODE = 'integrity_constraint_violation';
-            END IF;
-            RETURN NEW;
-        END $$;
-        CREATE TRIGGER {table}_project BEFORE UPDATE OF project_id ON {table}
-            FOR EACH ROW EXECUTE FUNCTION {table}_project();
-        """,
-        reverse_sql=f"DROP TRIGGER {table}_project ON {table}; DROP FUNCTION {table}_project();",
-    )
-
-
-def project_of(table: str, **parents: str) -> RunSQL:
-    """Migration operation: rows of `table` get the project of their first non-null parent (column=its table)."""
-    found = ", ".join(
-        f"(SELECT project_id FROM {parent} WHERE id = NEW.{column})"  # noqa: S608 (names from migrations only)
-        for column, parent in parents.items()
-    )
-    return RunSQL(
-        sql=f"""
-        CREATE FUNCTION {table}_project() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            NEW.project_id := coalesce({found}, NEW.project_id);
-            RETURN NEW;
-        END $$;
-        CREATE TRIGGER {table}_project BEFORE INSERT OR UPDATE OF project_id ON {table}
-            FOR EACH ROW EXECUTE FUNCTION {table}_project();
-        """,
-        reverse_sql=f"DROP TRIGGER {table}_project ON {table}; DROP FUNCTION {table}_project();",
-    )

@@ -6,7 +6,9 @@ from django.conf import settings
 from django.db import models
 
 from composer_web.accounts import access
+from composer_web.accounts.audit_triggers import Audited
 from composer_web.accounts.models import Project, Role
+from composer_web.alerts.triggers import ProjectOfSubject
 
 
 class Kind(models.TextChoices):
@@ -61,6 +63,7 @@ class Webhook(models.Model):
 
     class Meta:
         ordering = ["name"]
+        triggers = [Audited("name", "url", "active", "events", secret=["secret"], removed=True)]
 
     def __str__(self) -> str:
         return self.name
@@ -103,6 +106,13 @@ class Rule(models.Model):
             models.UniqueConstraint(
                 fields=["detector"], condition=models.Q(builtin=True), name="one_builtin_rule_of_a_detector"
             ),
+        ]
+        triggers = [
+            Audited(
+                *("name", "kind", "metric", "comparison", "threshold", "window", "severity", "run_name"),
+                *("quiet_minutes", "role", "emails", "webhook_id", "active"),
+                removed=True,
+            )
         ]
 
     def __str__(self) -> str:
@@ -155,6 +165,7 @@ class Alert(models.Model):
                 name="alert_ends_after_it_began",
             ),
         ]
+        triggers = [ProjectOfSubject()]
 
     def __str__(self) -> str:
         return self.message

@@ -1,10 +1,9 @@
 """Append-only histories of stateful entities, enforced by the database.
 
-Each stateful table has a `state` column and a transition table that derives from `Transition`. A trigger
-(`opencomposer_record_transition`, installed by `history_trigger`) writes one transition row for every insert
-and every change of `state`. The transition table's CHECK over (from, to) rejects illegal pairs, so the whole
-statement fails. Another trigger rejects manual inserts, updates and deletes. Services therefore cannot forget
-or bypass the history.
+Each stateful model has a `state`, the trigger `RecordsState`, and a model of transitions that derives from
+`Transition`. The trigger writes one transition row for every insert and every change of `state`. The transition
+table's CHECK over (from, to) rejects illegal pairs, so the whole statement fails. Triggers of its own reject manual
+inserts, updates and deletes. Services therefore cannot forget or bypass the history.
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+import pgtrigger
 from django.db import connection, models, transaction
-from django.db.migrations.operations import RunSQL
+
+from composer_web.core.triggers import AppendOnly, Trigger
 
 Pairs = frozenset[tuple[str, str]]
 M = TypeVar("M", bound=models.Model)
@@ -33,6 +34,37 @@ class IllegalTransition(Exception):
         self.before, self.after = before, after
 
 
+class RecordsState(Trigger):
+    """Write every state of a row into the table of its model's transitions."""
+
+    name = "history"
+    when = pgtrigger.After
+    operation = pgtrigger.Insert | pgtrigger.UpdateOf("state")
+    declare = [("before", "text := ''")]
+
+    def get_func(self, model: models.Model) -> str:
+        return f"""
+            IF TG_OP = 'UPDATE' THEN
+                IF NEW.state = OLD.state THEN RETURN NULL; END IF;
+                before := OLD.state;
+            END IF;
+            INSERT INTO {model._meta.db_table}transition ({model._meta.model_name}_id, from_state, to_state, actor, reason, at)
+            VALUES (NEW.id, before, NEW.state, coalesce(current_setting('opencomposer.actor', true), ''),
+                    coalesce(current_setting('opencomposer.reason', true), ''), clock_timestamp());
+            RETURN NULL;
+        """  # noqa: S608 (names of a model)
+
+
+class WrittenByTrigger(Trigger):
+    """Refuse inserts that no other trigger makes."""
+
+    name = "derived"
+    when = pgtrigger.Before
+    operation = pgtrigger.Insert
+    condition = pgtrigger.Condition("pg_trigger_depth() = 0")
+    func = "RAISE EXCEPTION '% is written by its trigger only', TG_TABLE_NAME USING ERRCODE = 'check_violation';"
+
+
 class Transition(models.Model):
     """One recorded state change. Written by the trigger only; never changed, never deleted."""
 
@@ -45,6 +77,7 @@ class Transition(models.Model):
     class Meta:
         abstract = True
         ordering = ["id"]
+        triggers = [WrittenByTrigger(), AppendOnly()]
 
     def __str__(self) -> str:
         return f"{self.from_state or 'new'} to {self.to_state}"
@@ -85,85 +118,3 @@ def change_state(entity: M, to: str, *, legal: Pairs, actor: str = "system", rea
     for name in ("state", *fields):
         setattr(entity, name, getattr(row, name))
     return entity
-
-
-FUNCTIONS = RunSQL(
-    sql="""
-    CREATE OR REPLACE FUNCTION opencomposer_record_transition() RETURNS trigger LANGUAGE plpgsql AS $$
-    DECLARE before text := '';
-    BEGIN
-        IF TG_OP = 'UPDATE' THEN
-            IF NEW.state = OLD.state THEN RETURN NULL; END IF;
-            before := OLD.state;
-        END IF;
-        EXECUTE format('INSERT INTO %I (%I, from_state, to_state, actor, reason, at)'
-                       ' VALUES ($1, $2, $3, $4, $5, clock_timestamp())', TG_ARGV[0], TG_ARGV[1])
-        USING NEW.id, before, NEW.state,
-              coalesce(current_setting('opencomposer.actor', true), ''),
-              coalesce(current_setting('opencomposer.reason', true), '');
-        RETURN NULL;
-    END $$;
-    CREATE OR REPLACE FUNCTION opencomposer_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        IF TG_OP = 'INSERT' THEN
-            IF pg_trigger_depth() > 1 THEN RETURN NEW; END IF;
-            RAISE EXCEPTION '% is written by its trigger only', TG_TABLE_NAME USING ERRCODE = 'check_violation';
-        END IF;
-        RAISE EXCEPTION '% is append-only: % refused', TG_TABLE_NAME, TG_OP USING ERRCODE = 'check_violation';
-    END $$;
-    CREATE OR REPLACE FUNCTION opencomposer_immutable() RETURNS trigger LANGUAGE plpgsql AS $$
-    DECLARE name text;
-    BEGIN
-        FOREACH name IN ARRAY TG_ARGV LOOP
-            IF to_jsonb(NEW) -> name IS DISTINCT FROM to_jsonb(OLD) -> name THEN
-                RAISE EXCEPTION '%.% may not change any more', TG_TABLE_NAME, name USING ERRCODE = 'check_violation';
-            END IF;
-        END LOOP;
-        RETURN NEW;
-    END $$;
-    """,
-    reverse_sql="""
-    DROP FUNCTION IF EXISTS opencomposer_record_transition();
-    DROP FUNCTION IF EXISTS opencomposer_append_only();
-    DROP FUNCTION IF EXISTS opencomposer_immutable();
-    """,
-)
-
-
-def history_trigger(table: str, history: str, column: str) -> RunSQL:
-    """Migration operation: `history` records every state of `table`, and nothing else."""
-    return RunSQL(
-        sql=f"""
-        CREATE TRIGGER {table}_history AFTER INSERT OR UPDATE OF state ON {table}
-            FOR EACH ROW EXECUTE FUNCTION opencomposer_record_transition('{history}', '{column}');
-        CREATE TRIGGER {history}_derived BEFORE INSERT OR UPDATE OR DELETE ON {history}
-            FOR EACH ROW EXECUTE FUNCTION opencomposer_append_only();
-        """,
-        reverse_sql=f"""
-        DROP TRIGGER IF EXISTS {table}_history ON {table};
-        DROP TRIGGER IF EXISTS {history}_derived ON {history};
-        """,
-    )
-
-
-def append_only_trigger(table: str) -> RunSQL:
-    """Migration operation: rows of `table` are never changed or deleted."""
-    return RunSQL(
-        sql=f"""
-        CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table}
-            FOR EACH ROW EXECUTE FUNCTION opencomposer_append_only();
-        """,
-        reverse_sql=f"DROP TRIGGER IF EXISTS {table}_append_only ON {table};",
-    )
-
-
-def immutable_trigger(table: str, columns: Iterable[str], *, when: str = "true") -> RunSQL:
-    """Migration operation: `columns` of `table` are immutable while `when` (SQL over OLD and NEW) holds."""
-    arguments = ", ".join(f"'{column}'" for column in columns)
-    return RunSQL(
-        sql=f"""
-        CREATE TRIGGER {table}_immutable BEFORE UPDATE ON {table}
-            FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION opencomposer_immutable({arguments});
-        """,
-        reverse_sql=f"DROP TRIGGER IF EXISTS {table}_immutable ON {table};",
-    )

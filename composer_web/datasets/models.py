@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.scoping import Owned
+from composer_web.accounts.scoping import KeepsProject, Owned
 
 
 class DatasetState(models.TextChoices):
@@ -47,6 +47,7 @@ class Dataset(Owned):
                 name="dataset_done_says_what_it_holds",
             ),
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return self.name

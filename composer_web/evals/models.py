@@ -5,8 +5,10 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.scoping import Material, Owned
-from composer_web.core.history import Transition, legal_pairs, pairs
+from composer_web.accounts.audit_triggers import Audited
+from composer_web.accounts.scoping import Material, Owned, ProjectOf
+from composer_web.core.history import RecordsState, Transition, legal_pairs, pairs
+from composer_web.core.triggers import AppendOnly, Immutable
 from composer_web.policies.models import Policy
 from composer_web.runs.models import Run
 from composer_web.tasks.models import Suite, TaskVersion
@@ -67,6 +69,12 @@ class Release(Material):
     class Meta:
         ordering = ["benchmark", "-number"]
         constraints = [models.UniqueConstraint(fields=["benchmark", "number"], name="release_number")]
+        triggers = [
+            ProjectOf("suite"),
+            Immutable(
+                "benchmark", "number", "suite_id", "parent_id", "digest", "statistics", "unreviewed", "created_at"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.benchmark}-{self.number}"
@@ -89,6 +97,7 @@ class ReleaseTask(models.Model):
             models.UniqueConstraint(fields=["release", "position"], name="release_position"),
             models.UniqueConstraint(fields=["release", "task_version"], name="release_has_version_once"),
         ]
+        triggers = [AppendOnly()]
 
     def __str__(self) -> str:
         return f"{self.release_id}[{self.position}]"
@@ -145,6 +154,7 @@ class Evaluation(Owned):
                 condition=models.Q(run__isnull=False),
             )
         ]
+        triggers = [ProjectOf("run"), RecordsState(), Audited("state", "tasks", "samples")]
 
     def __str__(self) -> str:
         return f"{self.suite_id} by {self.policy_id}@{self.version}"

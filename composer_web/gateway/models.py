@@ -9,7 +9,9 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.scoping import Owned
+from composer_web.accounts.audit_triggers import Audited
+from composer_web.accounts.scoping import KeepsProject, Owned
+from composer_web.gateway.triggers import KeptUntilErased
 from composer_web.policies.models import Policy
 from composer_web.review.models import Draft
 
@@ -26,6 +28,9 @@ class Channel(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
     updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        triggers = [Audited("name", "configured", removed=True)]
 
     def __str__(self) -> str:
         return self.name
@@ -68,6 +73,7 @@ class Session(Owned):
                 condition=models.Q(oldest_version__lte=models.F("version")), name="session_versions_in_order"
             ),
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return f"session {self.pk}"
@@ -97,6 +103,7 @@ class SessionTurn(models.Model):
         ordering = ["session_id", "index"]
         indexes = [models.Index(fields=["policy", "version", "-id"], name="turns_of_version")]
         constraints = [models.UniqueConstraint(fields=["session", "index"], name="session_turn_once")]
+        triggers = [KeptUntilErased()]
 
     def __str__(self) -> str:
         return f"{self.session_id}[{self.index}]"
@@ -131,6 +138,7 @@ class SignalRow(models.Model):
                 name="signal_value_in_range",
             ),
         ]
+        triggers = [KeptUntilErased()]
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.session_id}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.scoping import Material, Owned
+from composer_web.accounts.audit_triggers import Audited
+from composer_web.accounts.scoping import KeepsProject, Material, Owned
+from composer_web.core.triggers import AppendOnly, Immutable
 
 
 class PolicyKind(models.TextChoices):
@@ -46,6 +48,7 @@ class Policy(Material):
                 name="policy_has_weights_or_endpoint",
             )
         ]
+        triggers = [KeepsProject(), Audited("name", "description", "kind")]
 
     def __str__(self) -> str:
         return self.name
@@ -95,6 +98,10 @@ class Endpoint(models.Model):
                 name="endpoint_prices_not_negative",
             )
         ]
+        triggers = [
+            Immutable("policy_id", "model"),
+            Audited("url", "model", "effort", "parameters", "price_input", "price_output", secret=["key"]),
+        ]
 
     def __str__(self) -> str:
         return f"{self.model} at {self.url}"
@@ -143,6 +150,7 @@ class Measurement(Material):
                 fields=["project", "policy", "version", "text_digest", "before", "window"], name="measurement_once"
             )
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return f"{self.policy_id}@{self.version} on {self.codebase}"
@@ -198,6 +206,7 @@ class MeasurementOrder(Owned):
                 name="measurement_order_says_why",
             ),
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return f"{self.policy_id}@{self.version} on {self.codebase}"
@@ -247,6 +256,7 @@ class PolicyImport(Owned):
                 name="policy_import_says_why",
             ),
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return f"{self.name} from {self.path}"
@@ -265,6 +275,9 @@ class Gate(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
     updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        triggers = [Audited("channel", "rules")]
 
     def __str__(self) -> str:
         return f"gate of {self.channel}"
@@ -306,6 +319,7 @@ class Promotion(models.Model):
                 name="promotion_canary_has_share",
             )
         ]
+        triggers = [AppendOnly(), Audited("channel", "kind", "policy_id", "version", "canary_share")]
 
     def __str__(self) -> str:
         return f"{self.channel}: {self.policy_id}@{self.version}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from composer_web.accounts.audit_triggers import Audited
+
 
 class Quota(models.Model):
     """Limits on what the runs of a user or of a project may use at once. A row with neither applies to every user
@@ -32,6 +34,9 @@ class Quota(models.Model):
             models.CheckConstraint(
                 condition=models.Q(gpu_share=None) | models.Q(gpu_share__gt=0, gpu_share__lt=1), name="quota_share"
             ),
+        ]
+        triggers = [
+            Audited("project_id", "user_id", "concurrent_rollouts", "storage_gib", "gpu_share", "gpus", removed=True)
         ]
 
     def __str__(self) -> str:

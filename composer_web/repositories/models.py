@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.scoping import Material
-from composer_web.core.history import Transition, legal_pairs, pairs
+from composer_web.accounts.audit_triggers import Audited
+from composer_web.accounts.scoping import KeepsProject, Material, ProjectOf
+from composer_web.core.history import RecordsState, Transition, legal_pairs, pairs
 
 
 class EnvironmentState(models.TextChoices):
@@ -62,6 +63,10 @@ class Repository(Material):
                 condition=models.Q(kind="archive") | models.Q(archive_key=""), name="repository_upload_only_of_archives"
             ),
         ]
+        triggers = [
+            KeepsProject(),
+            Audited("name", "kind", "location", "revision", "licence", "notes", secret=["token"]),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -89,6 +94,7 @@ class Environment(Material):
 
     class Meta:
         ordering = ["name"]
+        triggers = [ProjectOf("repository"), RecordsState(), Audited("name", "state", "cancel_requested")]
 
     def __str__(self) -> str:
         return self.name

@@ -7,7 +7,9 @@ from typing import get_args
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.scoping import Owned
+from composer_web.accounts.audit_triggers import Audited
+from composer_web.accounts.scoping import KeepsProject, Owned, ProjectOf
+from composer_web.core.triggers import AppendOnly, Immutable
 from composer_web.review.questions import Questionnaire
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import TaskVersion
@@ -33,6 +35,11 @@ class Queue(Owned):
             models.CheckConstraint(
                 condition=models.Q(reviewers__gte=1, reviewers__lte=9), name="queue_has_one_to_nine_reviewers"
             )
+        ]
+        triggers = [
+            KeepsProject(),
+            Immutable("name", "questions", "reviewers"),
+            Audited("name", "title", "reviewers", "questions", "closed_at"),
         ]
 
     def __str__(self) -> str:
@@ -68,6 +75,7 @@ class Label(models.Model):
     class Meta:
         ordering = ["-id"]
         indexes = [models.Index(fields=["item", "reviewer", "-id"], name="newest_label")]
+        triggers = [AppendOnly()]
 
     def __str__(self) -> str:
         return f"label {self.pk} of item {self.item_id}"
@@ -163,6 +171,12 @@ class Annotation(Owned):
                 name="annotation_has_assignee",
             ),
         ]
+        triggers = [
+            ProjectOf("rollout"),
+            Immutable(
+                *("rollout_id", "kind", "value", "text", "turn", "token_start", "token_end", "assignee_id", "author_id")
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} of rollout {self.rollout_id}"
@@ -211,6 +225,7 @@ class Draft(Owned):
                 name="draft_published_has_version",
             )
         ]
+        triggers = [ProjectOf("rollout"), Audited("slug", "state", "instruction")]
 
     def __str__(self) -> str:
         return self.slug

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.scoping import Owned
+from composer_web.accounts.scoping import KeepsProject, Owned
 
 
 class ExportState(models.TextChoices):
@@ -44,6 +44,7 @@ class Export(Owned):
                 name="export_without_file_says_why",
             ),
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return f"export {self.pk}"

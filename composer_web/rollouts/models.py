@@ -7,11 +7,14 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
-from composer_web.accounts.scoping import Owned
-from composer_web.core.history import Transition, legal_pairs, pairs
+from composer_web.accounts.audit_triggers import Audited
+from composer_web.accounts.scoping import Owned, ProjectOf
+from composer_web.core.history import RecordsState, Transition, legal_pairs, pairs
+from composer_web.core.triggers import Immutable
 from composer_web.evals.models import Evaluation
 from composer_web.policies.models import Policy
 from composer_web.rollouts import export_models  # noqa: F401 (Django finds the models of an app here)
+from composer_web.rollouts.triggers import DECIDED, TASK_OF_FINDING
 from composer_web.runs.models import Run
 from composer_web.tasks.models import TaskVersion
 
@@ -102,6 +105,11 @@ class Group(Owned):
                 condition=~models.Q(state="consumed") | models.Q(consumed_step__isnull=False),
                 name="group_consumed_has_step",
             ),
+        ]
+        triggers = [
+            ProjectOf("run", "evaluation", "fork"),
+            RecordsState(),
+            Immutable("run_id", "evaluation_id", "task_version_id", "prompt_index", "size", "fork_id"),
         ]
 
     def __str__(self) -> str:
@@ -201,6 +209,14 @@ class Rollout(Owned):
                 name="rollout_infra_has_no_reward",
             ),
         ]
+        triggers = [
+            ProjectOf("group"),
+            RecordsState(),
+            Immutable(
+                *("group_id", "sample", "verdict", "reward", "reward_parts", "stop_reason", "artifact_key"),
+                only="OLD.state IN ('graded', 'lost')",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"rollout {self.pk}"
@@ -245,6 +261,10 @@ class Fork(Owned):
     class Meta:
         ordering = ["-id"]
         constraints = [models.CheckConstraint(condition=models.Q(turn__gte=1), name="fork_keeps_a_turn")]
+        triggers = [
+            ProjectOf("parent"),
+            Immutable("parent_id", "turn", "run_id", "policy_id", "reference", "conditions", "seed"),
+        ]
 
     def __str__(self) -> str:
         return f"fork {self.pk} of rollout {self.parent_id}"
@@ -278,7 +298,7 @@ class Finding(Owned):
 
     One row for each rule and subject (and `key`, for rules that may hit a run several times). Whatever is known of
     run, task and group is filled in, so that lists can be narrowed; `subject` says what the finding is about. `slug` is
-    the task's name, filled in by triggers (migration 0011): by it the list is narrowed, sorted and counted.
+    the task's name, filled in by triggers: by it the list is narrowed, sorted and counted.
     """
 
     subject = models.CharField(
@@ -356,6 +376,17 @@ class Finding(Owned):
                 fields=["run", "rule", "key"], condition=models.Q(subject="run"), name="finding_once_per_run"
             ),
         ]
+        triggers = [
+            ProjectOf("rollout", "group", "run"),
+            TASK_OF_FINDING,
+            RecordsState(),
+            Immutable(
+                *("subject", "run_id", "task_version_id", "group_id", "rollout_id"),
+                *("rule", "key", "source", "created_at"),
+            ),
+            DECIDED,
+            Audited("state", "note", made=False),
+        ]
 
     def __str__(self) -> str:
         return (
@@ -396,6 +427,11 @@ class Quarantine(models.Model):
                 condition=models.Q(rollout__isnull=True) ^ models.Q(task_version__isnull=True),
                 name="quarantine_has_one_subject",
             )
+        ]
+        triggers = [
+            RecordsState(),
+            Immutable("rollout_id", "task_version_id", "created_at"),
+            Audited("state"),
         ]
 
     def __str__(self) -> str:

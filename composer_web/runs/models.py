@@ -11,9 +11,12 @@ from django.db import models
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
-from composer_web.accounts.scoping import Owned
-from composer_web.core.history import Transition, legal_pairs, pairs
+from composer_web.accounts.audit_triggers import Audited
+from composer_web.accounts.scoping import KeepsProject, Owned
+from composer_web.core.history import RecordsState, Transition, legal_pairs, pairs
+from composer_web.core.triggers import AppendOnly, Immutable
 from composer_web.policies.models import Policy
+from composer_web.runs.triggers import METRIC_OWNERS, KeptForMetrics
 from trainer.config import RunConfig
 
 
@@ -138,6 +141,13 @@ class Run(Owned):
                 name="no_live_run_is_archived",
             ),
         ]
+        triggers = [
+            KeepsProject(),
+            RecordsState(),
+            Immutable("config", "kind", "seed", "policy_in_id", only="OLD.state <> 'draft'"),
+            KeptForMetrics("run_id"),
+            Audited("name", "state", "config"),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -165,6 +175,7 @@ class RunTemplate(Owned):
 
     class Meta:
         ordering = ["name"]
+        triggers = [KeepsProject(), Audited("name", "description", "config", removed=True)]
 
     def __str__(self) -> str:
         return self.name
@@ -192,6 +203,7 @@ class Sweep(Owned):
 
     class Meta:
         ordering = ["-id"]
+        triggers = [KeepsProject(), Audited("name", "mode", "fields")]
 
     def __str__(self) -> str:
         return self.name
@@ -220,6 +232,7 @@ class ChartLayout(Owned):
                 fields=["project", "kind", "run"], nulls_distinct=False, name="one_chart_layout_of_a_scope"
             )
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return f"charts of {self.run or self.kind}"
@@ -264,6 +277,7 @@ class Report(Owned):
             models.CheckConstraint(condition=~models.Q(title=""), name="report_has_a_title"),
             models.CheckConstraint(condition=models.Q(version__gte=1), name="report_version_from_1"),
         ]
+        triggers = [KeepsProject(), Audited("title", "description", "blocks", removed=True)]
 
     def __str__(self) -> str:
         return self.title
@@ -294,6 +308,7 @@ class RunEvent(models.Model):
     class Meta:
         ordering = ["-id"]
         indexes = [models.Index(fields=["run", "-id"], name="run_event_newest")]
+        triggers = [AppendOnly()]
 
     def __str__(self) -> str:
         return self.message
@@ -331,6 +346,9 @@ class MetricKey(models.Model):
 
     name = models.CharField(max_length=100, unique=True)
 
+    class Meta:
+        triggers = [KeptForMetrics("key_id")]
+
     def __str__(self) -> str:
         return self.name
 
@@ -338,7 +356,7 @@ class MetricKey(models.Model):
 class Metric(models.Model):
     """One value. Loaded by COPY; read as buckets. A step trained again after a resume replaces its values.
 
-    That its run and its name exist is checked once a statement (migration 0005), not by a trigger a row.
+    That its run and its name exist is checked once a statement, not by a trigger a row.
     """
 
     pk = models.CompositePrimaryKey("run", "key", "step")
@@ -347,6 +365,9 @@ class Metric(models.Model):
     step = models.PositiveIntegerField()
     value = models.FloatField()
     at = models.DateTimeField()
+
+    class Meta:
+        triggers = [METRIC_OWNERS]
 
     def __str__(self) -> str:
         return f"{self.run_id}/{self.key_id}@{self.step}={self.value}"
@@ -363,6 +384,7 @@ class TrainBatch(models.Model):
     class Meta:
         ordering = ["run_id", "step"]
         constraints = [models.UniqueConstraint(fields=["run", "step"], name="one_batch_per_step")]
+        triggers = [AppendOnly()]
 
     def __str__(self) -> str:
         return f"{self.run_id} step {self.step}"
@@ -381,6 +403,7 @@ class TrainedStep(models.Model):
     class Meta:
         ordering = ["run_id", "step", "token"]
         constraints = [models.UniqueConstraint(fields=["run", "step", "token"], name="one_row_per_step_and_trainer")]
+        triggers = [AppendOnly()]
 
     def __str__(self) -> str:
         return f"{self.run_id} step {self.step} {self.digest}"

@@ -10,8 +10,11 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.utils import timezone
 
-from composer_web.accounts.scoping import Material, Owned, TaskPartManager
+from composer_web.accounts.audit_triggers import Audited
+from composer_web.accounts.scoping import KeepsProject, Material, Owned, TaskPartManager
+from composer_web.core.triggers import AppendOnly, Immutable
 from composer_web.repositories.models import Environment
+from composer_web.tasks import triggers
 from sandbox.grading.version import GRADER
 from sandbox.tasks.spec import TaskSpec
 
@@ -37,8 +40,8 @@ class ReviewState(models.TextChoices):
 class Task(Material):
     """One problem under one name; the words and files live in its versions.
 
-    `review` is kept by triggers from the reviews of its newest version (migration 0007); so is what lists show of that
-    version (migration 0008) and how hard it was when last measured (migration 0011): a list of all tasks reads no version.
+    `review` is kept by triggers from the reviews of its newest version; so is what lists show of that
+    version and how hard it was when last measured: a list of all tasks reads no version.
     """
 
     slug = models.SlugField(max_length=128, unique=True, allow_unicode=False)
@@ -69,6 +72,12 @@ class Task(Material):
             models.Index(fields=["review", "id"], name="task_by_review"),
             models.Index(fields=["split", "id"], name="task_by_split"),
             GinIndex(fields=["tags"], name="task_tags"),
+        ]
+        triggers = [
+            KeepsProject(),
+            triggers.NAME_OF_MEMBERS,
+            triggers.NAME_IN_FINDINGS,
+            Audited("slug", "category", "family", "tags", "split", "review", made=False),
         ]
 
     def __str__(self) -> str:
@@ -123,6 +132,13 @@ class TaskVersion(models.Model):
                 name="test_strength_is_a_share",
             ),
         ]
+        triggers = [
+            Immutable("task_id", "number", "spec", "bundle_hash"),
+            triggers.NEWEST_VERSION,
+            triggers.SettlesReview("id", condition=triggers.Q(new__number__gt=1)),
+            triggers.COUNTS_OF_CONTROLS,
+            Audited("controls_ok", "test_strength", made=False),
+        ]
 
     def __str__(self) -> str:
         return f"{self.task.slug} v{self.number}"
@@ -147,7 +163,7 @@ class TaskVersion(models.Model):
 class Suite(Material):
     """A named, ordered set of task versions: `train`, `held-out`, a benchmark release.
 
-    Its counts are kept by triggers from its members and their controls (migration 0012): write other fields by name.
+    Its counts are kept by triggers from its members and their controls: write other fields by name.
     """
 
     name = models.SlugField(max_length=80, unique=True)
@@ -179,13 +195,14 @@ class Suite(Material):
                 name="suite_counts_its_members",
             )
         ]
+        triggers = [KeepsProject(), triggers.REVIEWED_SUITE, Audited("name", "purpose", "description", "reviewed")]
 
     def __str__(self) -> str:
         return self.name
 
 
 class SuiteMembership(models.Model):
-    """Triggers fill `task` from the version and `slug` from its name (migrations 0008, 0015), for sorting on pages."""
+    """Triggers fill `task` from the version and `slug` from its name, for sorting on pages."""
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="memberships")
     task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="memberships")
@@ -203,6 +220,7 @@ class SuiteMembership(models.Model):
             models.UniqueConstraint(fields=["suite", "position"], name="suite_position"),
             models.UniqueConstraint(fields=["suite", "task_version"], name="suite_has_version_once"),
         ]
+        triggers = [triggers.ADMITTED_MEMBER, triggers.TASK_OF_MEMBER, *triggers.COUNTS_OF_MEMBERS]
 
     def __str__(self) -> str:
         return f"{self.suite_id}[{self.position}]"
@@ -229,6 +247,7 @@ class TaskReview(models.Model):
                 condition=models.Q(decision__in=["accept", "reject", "withdrawn"]), name="review_decision"
             )
         ]
+        triggers = [AppendOnly(), triggers.BEFORE_REVIEW, triggers.SettlesReview("task_version_id")]
 
     def __str__(self) -> str:
         return f"{self.decision} of version {self.task_version_id}"
@@ -254,6 +273,7 @@ class TaskChange(models.Model):
     class Meta:
         ordering = ["-id"]
         indexes = [models.Index(fields=["task", "-id"], name="changes_of_task")]
+        triggers = [AppendOnly()]
 
     def __str__(self) -> str:
         return f"{self.field} of task {self.task_id}"
@@ -281,6 +301,7 @@ class TaskStatistic(models.Model):
             models.CheckConstraint(condition=models.Q(samples__gte=1), name="statistic_has_samples"),
         ]
         indexes = [models.Index(fields=["policy", "-measured_at"], name="statistic_by_policy")]
+        triggers = [triggers.PASS_RATE]
 
     def __str__(self) -> str:
         return f"{self.policy}@{self.version} on {self.task_version_id}"
@@ -310,6 +331,7 @@ class ImportedTrajectory(Owned):
 
     class Meta:
         ordering = ["-id"]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return self.title
@@ -338,6 +360,7 @@ class GeneratorRun(Owned):
                 condition=models.Q(kept__lte=models.F("tried")), name="generator_keeps_what_it_tried"
             )
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return f"{self.generator} over {self.package}"
@@ -387,6 +410,7 @@ class GenerationJob(Owned):
                 name="generation_that_ended_says_when",
             )
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.state})"

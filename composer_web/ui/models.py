@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from composer_web.accounts.scoping import Owned
+from composer_web.accounts.scoping import KeepsProject, Owned
 
 
 class ListName(models.TextChoices):
@@ -35,6 +35,7 @@ class SavedView(Owned):
             models.UniqueConstraint(fields=["project", "owner", "table", "name"], name="one_view_of_a_name"),
             models.CheckConstraint(condition=models.Q(table__in=ListName.values), name="view_of_a_known_list"),
         ]
+        triggers = [KeepsProject()]
 
     def __str__(self) -> str:
         return self.name

@@ -76,3 +76,10 @@ def test_an_older_installation_migrates_and_everything_of_it_opens(installation:
     prefixes = tuple(name for name in METRICS if name.endswith("/"))
     drawn = {name for names in found["curves"].values() for name in names}
     assert {name for name in drawn if name not in METRICS and not name.startswith(prefixes)} == set()
+    told = found["triggers"]
+    assert told["not_installed"] == {}
+    assert told["undeclared"] == [], "handwritten triggers and their functions are gone"
+    assert told["states"] == ["draft"]
+    assert told["in_project"]
+    assert {row.partition(":")[0] for row in told["noted"]} == {"accounts_project", "runs_run"}
+    assert all(told["refused"].values()), told["refused"]

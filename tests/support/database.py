@@ -68,8 +68,8 @@ def _digest() -> str:
     found = hashlib.sha256(str(postgres.binaries()).encode())
     for path in files:
         found.update(path.name.encode() + b"\0" + path.read_bytes())
-    for name in ("core/history.py", "accounts/audit_triggers.py", "accounts/scoping.py"):  # SQL that migrations import
-        found.update((REPOSITORY / "composer_web" / name).read_bytes())
+    for name in ("legacy_triggers.py", "triggers.py"):  # SQL that migrations import
+        found.update((REPOSITORY / "composer_web" / "core" / name).read_bytes())
     found.update((REPOSITORY / "requirements.lock").read_bytes())
     return found.hexdigest()[:24]
 

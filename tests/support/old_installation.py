@@ -12,6 +12,54 @@ from typing import Any
 import django
 
 
+def told_by_triggers() -> dict[str, Any]:
+    """What triggers do to a new run, its group and an audit entry. Nothing of it stays."""
+    from django.db import IntegrityError, transaction
+
+    from composer_web.accounts.models import Project
+    from composer_web.accounts.services import audit
+    from composer_web.rollouts.models import Group, Rollout
+    from composer_web.runs.models import Run
+    from tests.support import triggers
+
+    def refused(rows: Any, **change: Any) -> bool:
+        assert rows.exists()
+        try:
+            with transaction.atomic():
+                rows.update(**change)
+        except IntegrityError:
+            return True
+        return False
+
+    with transaction.atomic():
+        other = Project.objects.create(slug="other", name="Other")
+        old = Run.objects.earliest("pk")
+        run = Run.objects.create(
+            name="new", kind=old.kind, config=old.config, policy_in=old.policy_in, steps_total=1, project=other
+        )
+        version = Rollout.objects.earliest("pk").group.task_version
+        group = Group.objects.create(run=run, task_version=version, prompt_index=0, size=1)
+        group.refresh_from_db()
+        entry = audit(actor=None, action="run.create")
+        entry.refresh_from_db()
+        changes = {
+            "project": refused(Run.objects.filter(pk=run.pk), project=1),
+            "history": refused(run.transitions.all(), reason="other"),
+            "verdict": refused(Rollout.objects.filter(state="graded"), artifact_key="other"),
+            "version": refused(type(version).objects.filter(pk=version.pk), number=99),
+        }
+        found = {
+            "not_installed": triggers.not_installed(),
+            "undeclared": sorted(triggers.undeclared()),
+            "states": list(run.transitions.values_list("to_state", flat=True)),
+            "in_project": group.project_id == other.pk,
+            "noted": [change["row"] for change in entry.changes],
+            "refused": changes,
+        }
+        transaction.set_rollback(True)
+    return found
+
+
 def main() -> None:
     django.setup()
     from django.test import Client
@@ -61,6 +109,7 @@ def main() -> None:
         "/audit/",
     ):
         opened(path)
+    found["triggers"] = told_by_triggers()
     json.dump(found, sys.stdout)
 
 

@@ -2,25 +2,6 @@
 
 from django.db import migrations, models
 
-PROJECT = """
-    CREATE OR REPLACE FUNCTION alerts_alert_project() RETURNS trigger LANGUAGE plpgsql AS $$
-    DECLARE kind_told text := split_part(NEW.about, ':', 1); key_told text := split_part(NEW.about, ':', 2);
-    BEGIN
-        IF key_told ~ '^[0-9]{1,18}$' THEN
-            IF kind_told = 'run' THEN
-                NEW.project_id := (SELECT project_id FROM runs_run WHERE id = key_told::bigint);
-            ELSIF kind_told = 'finding' THEN
-                NEW.project_id := (SELECT project_id FROM rollouts_finding WHERE id = key_told::bigint);
-            %s
-            END IF;
-        END IF;
-        RETURN NEW;
-    END $$;
-"""
-WHOLE = (
-    "ELSIF kind_told = 'project' THEN NEW.project_id := (SELECT id FROM accounts_project WHERE id = key_told::bigint);"
-)
-
 
 class Migration(migrations.Migration):
     dependencies = [
@@ -65,5 +46,4 @@ class Migration(migrations.Migration):
                 condition=models.Q(("builtin", True)), fields=("detector",), name="one_builtin_rule_of_a_detector"
             ),
         ),
-        migrations.RunSQL(sql=PROJECT % WHOLE, reverse_sql=PROJECT % ""),
     ]

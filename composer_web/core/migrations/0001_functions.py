@@ -1,11 +1,9 @@
-"""The database functions behind histories; every app's triggers depend on this migration."""
+"""Was the functions of handwritten triggers. The migrations of all apps depend on it."""
 
 from django.db import migrations
-
-from composer_web.core.history import FUNCTIONS
 
 
 class Migration(migrations.Migration):
     initial = True
     dependencies: list[tuple[str, str]] = []
-    operations = [FUNCTIONS]
+    operations: list[migrations.operations.base.Operation] = []

@@ -5,7 +5,6 @@ from django.conf import settings
 from django.db import migrations, models
 
 import composer_web.accounts.scoping
-from composer_web.accounts.scoping import keeps_project
 
 
 class Migration(migrations.Migration):
@@ -92,5 +91,4 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        keeps_project("datasets_dataset"),
     ]

@@ -5,7 +5,6 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-from composer_web.accounts.scoping import keeps_project
 
 
 class Migration(migrations.Migration):
@@ -45,5 +44,4 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(condition=models.Q(('state__in', ['waiting', 'running'])), fields=('name',), name='policy_import_open_once'), models.CheckConstraint(condition=models.Q(models.Q(('finished_at', None), ('state__in', ['waiting', 'running'])), models.Q(('finished_at__isnull', False), ('state__in', ['done', 'failed', 'stopped'])), _connector='OR'), name='policy_import_ends_once'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['failed', 'stopped']), _negated=True), models.Q(('cause', ''), _negated=True), _connector='OR'), name='policy_import_says_why')],
             },
         ),
-        keeps_project("policies_policyimport"),
     ]

@@ -5,8 +5,6 @@ from django.conf import settings
 from django.db import migrations, models
 
 import composer_web.accounts.scoping
-from composer_web.accounts.scoping import project_of
-from composer_web.core.history import immutable_trigger
 
 
 class Migration(migrations.Migration):
@@ -140,10 +138,5 @@ class Migration(migrations.Migration):
                     ),
                 ],
             },
-        ),
-        project_of("review_annotation", rollout_id="rollouts_rollout"),
-        immutable_trigger(
-            "review_annotation",
-            ["rollout_id", "kind", "value", "text", "turn", "token_start", "token_end", "assignee_id", "author_id"],
         ),
     ]

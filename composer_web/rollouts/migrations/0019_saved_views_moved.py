@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from composer_web.accounts.scoping import keeps_project
-
-KEEPS = keeps_project("rollouts_savedquery")
-
 
 class Migration(migrations.Migration):
     dependencies = [("rollouts", "0018_token_names"), ("ui", "0001_saved_views")]
     operations = [
-        migrations.RunSQL(sql=KEEPS.reverse_sql, reverse_sql=KEEPS.sql),
         migrations.DeleteModel(name="SavedQuery"),
     ]

@@ -3,8 +3,6 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from composer_web.core.history import append_only_trigger
-
 
 class Migration(migrations.Migration):
     dependencies = [("runs", "0007_metric_columns")]
@@ -52,5 +50,4 @@ class Migration(migrations.Migration):
             model_name="trainedstep",
             constraint=models.UniqueConstraint(fields=("run", "step", "token"), name="one_row_per_step_and_trainer"),
         ),
-        append_only_trigger("runs_trainedstep"),
     ]

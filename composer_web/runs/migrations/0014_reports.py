@@ -5,8 +5,6 @@ from django.conf import settings
 from django.db import migrations, models
 
 import composer_web.accounts.scoping
-from composer_web.accounts.audit_triggers import noted
-from composer_web.accounts.scoping import keeps_project
 
 
 class Migration(migrations.Migration):
@@ -91,6 +89,4 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        keeps_project("runs_report"),
-        noted("runs_report", ["title", "description", "blocks"], removed=True),
     ]

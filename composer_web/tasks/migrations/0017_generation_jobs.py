@@ -115,6 +115,5 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        composer_web.accounts.scoping.keeps_project("tasks_generationjob"),
         migrations.RunPython(copy_from_audit, migrations.RunPython.noop),
     ]

@@ -7,7 +7,6 @@ from django.conf import settings
 from django.db import migrations, models
 
 import composer_web.accounts.scoping
-from composer_web.accounts.scoping import keeps_project
 
 TABLES = ("runs", "rollouts", "tasks", "evaluations", "findings", "annotations")
 
@@ -70,7 +69,6 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
-        keeps_project("ui_savedview"),
         moved("runs", "runs_savedview"),
         moved("rollouts", "rollouts_savedquery"),
     ]
