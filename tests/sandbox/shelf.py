@@ -6,6 +6,7 @@ import importlib.metadata
 import io
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping
@@ -120,4 +121,11 @@ def put_toolchain(cache: Path) -> Path:
                 continue
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file.locate(), target / file)
+    byte_compile(target)
     return cache
+
+
+def byte_compile(tools: Path) -> None:
+    """As `pins.toolchain` does; without lexers and styles, which are most of the code and which no test run loads."""
+    how = ("-q", "-x", "/(lexers|styles)/", "--invalidation-mode", "unchecked-hash", "-s", str(tools))
+    subprocess.run([sys.executable, "-I", "-m", "compileall", *how, str(tools)], check=True, timeout=60)
