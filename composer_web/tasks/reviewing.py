@@ -1,7 +1,7 @@
 """Task reviews: individual opinions, the queue of open reviews, and admission by two reviewers.
 
-A version is admitted when at least two people accept it and fewer reject it. The database keeps that rule (migration
-0007); here are the words for it. Whoever may still review a version does not see what others made of it.
+A version is admitted when at least two people accept it and fewer reject it. The database keeps that rule
+(`triggers.py`); here are the words for it. Whoever may still review a version does not see what others made of it.
 """
 
 from __future__ import annotations

@@ -65,13 +65,7 @@ def show(stack: Stack, token: str, run: int) -> dict[str, Any]:
 def test_a_run_survives_the_death_of_each_process(stack: Stack) -> None:
     started = stack.command("up", "--detach")
     assert started.returncode == 0, started.stderr
-    base = f"import_base(path=Path({str(REPOSITORY / 'policies' / 'base')!r}), name='base', toy=True)"
-    manage(
-        stack,
-        "shell",
-        "-c",
-        f"from pathlib import Path; from composer_web.policies.services import import_base; {base}",
-    )
+    assert manage(stack, "importpolicy", str(REPOSITORY / "policies" / "base"), "--name", "base", "--toy")
     assert manage(stack, "build_suites", "--train", "40", "--held-out", "4")
     changes = [
         f"stage.steps={STEPS}",

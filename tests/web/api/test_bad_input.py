@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from composer_web.accounts.models import User
@@ -22,7 +24,6 @@ from composer_web.env import REPOSITORY
 from composer_web.evals.results import tasks as evals
 from composer_web.evals.results.prepass import prepass
 from composer_web.evals.services import evaluate
-from composer_web.policies.importing import import_folder
 from composer_web.policies.models import Policy
 from composer_web.policies.promotion import services as promotion
 from composer_web.policies.selectors import check_plays
@@ -40,6 +41,7 @@ from composer_web.tasks.services import build_suite
 from sandbox.harness.types import StopReason, ToolError, ToolErrorKind, ToolResult
 from sandbox.tasks.procedural import generate
 from tests.trainer.stages.memory import BASE_POLICY, foreign_policy
+from tests.web.api.test_commands import run as command
 from tests.web.cli.support import Cli, data
 from tests.web.making import SMALL, claim, train_here, trajectory
 from trainer import policy as policies
@@ -129,8 +131,8 @@ def test_weights_that_cannot_be_read(
     for arguments in (("runs", "start", str(draft.pk)), ("evaluations", "create", "base", "train")):
         assert cli(*arguments)[0] == 1
         assert words in capsys.readouterr().err
-    with pytest.raises(UserError) as refusal:
-        import_folder(path=real_path(policy.base_dir), name="again")
+    with pytest.raises(CommandError) as refusal:
+        command("importpolicy", str(real_path(policy.base_dir)))
     assert words in str(refusal.value)
     draft.refresh_from_db()
     assert draft.state == "draft"
@@ -180,8 +182,11 @@ def test_a_template_in_another_call_syntax(
     template.write_text(own.replace('"arguments": ', '"parameters": '))
     assert template.read_text() != own
     words = "writes tool calls in another form"
-    policy = import_folder(path=folder, name="stranger")
-    assert words in policy.template_problem
+    warned = StringIO()
+    call_command("importpolicy", str(folder), "--name", "stranger", stdout=StringIO(), stderr=warned)
+    assert words in warned.getvalue() and "cannot play episodes" in warned.getvalue()
+
+    policy = Policy.objects.get(name="stranger")
     assert words in pages.get(f"/policies/{policy.name}/").content.decode()
     assert words in Client().get("/api/v1/policies/stranger", headers=bearer("viewer")).json()["template_problem"]
     wanted = RunConfig(name="x", policy="stranger", stage=SMALL)
@@ -203,7 +208,7 @@ def test_a_template_in_another_call_syntax(
         check_plays(child)
 
     template.write_text(own)
-    assert not import_folder(path=folder, name="stranger").template_problem
+    assert "warning" not in command("importpolicy", str(folder), name="stranger")
     services.check_config(wanted)
 
 
@@ -257,8 +262,8 @@ def test_a_folder_without_what_every_stage_needs_is_not_imported(
 ) -> None:
     folder = Path(shutil.copytree(REPOSITORY / "policies" / "base", tmp_path / "broken"))
     damage(folder)
-    with pytest.raises(UserError, match=words):
-        import_folder(path=folder, name="broken")
+    with pytest.raises(CommandError, match=words):
+        command("importpolicy", str(folder), name="broken")
     assert not Policy.objects.filter(name="broken").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from composer_web.accounts.models import User
+from composer_web.accounts.models import DEFAULT_PROJECT, User
 from composer_web.accounts.projects import create_project
+from composer_web.policies.models import Policy
 from composer_web.policies.services import import_base
 from composer_web.rollouts.dispatch import services as rollouts
 from composer_web.rollouts.models import Group, Rollout
 from composer_web.rollouts.selectors import trajectory
 from composer_web.runs.models import Run
-from composer_web.tasks.models import Suite
 from scripts.stack.layout import REPOSITORY
 from tests.web.making import claim, finish
 from trainer.weights import WeightStore
@@ -35,12 +36,24 @@ def run(*arguments: Any, **options: Any) -> str:
     ("arguments", "words"),
     [
         (["createtoken", "nobody"], "there is no user"),
+        (["importpolicy", "/nowhere"], "not a Hugging Face model folder"),
         (["build_suites", "--train", "0", "--packages", "leftpad"], "not pinned"),
     ],
 )
 def test_what_is_wrong_is_said(draft: Run, arguments: list[str], words: str) -> None:
     with pytest.raises(CommandError, match=words):
         run(*arguments)
+
+
+def test_an_unreadable_policy_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(CommandError, match=r"no \*\.safetensors"):
+        run("importpolicy", str(folder))
+    (folder / "model.safetensors").write_bytes(b"garbage" * 100)
+    with pytest.raises(CommandError, match="cannot be read"):
+        run("importpolicy", str(folder))
 
 
 def test_people_and_tokens() -> None:
@@ -79,13 +92,16 @@ def test_a_policy_is_published_to_a_store_that_engines_follow(db: None, tmp_path
         run("publishweights", "none", where)
 
 
-def test_what_a_command_makes_goes_where_it_says(db: None) -> None:
+def test_what_a_command_makes_goes_where_it_says(draft: Run, policy: Policy, tmp_path: Path) -> None:
     other = create_project(slug="other", name="Other", actor=None)
-    few = ("build_suites", "--train", "2", "--held-out", "1")
-    run(*few, project="other")
-    assert set(Suite.objects.values_list("project_id", flat=True)) == {other.pk}
+    for file_name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(REPOSITORY / "policies" / "base" / file_name, tmp_path / "policy")
+    run("importpolicy", str(tmp_path / "policy"), name="own", project="other")
+    assert Policy.objects.get(name="own").project_id == other.pk
+    run("importpolicy", str(tmp_path / "policy"), name="ours")
+    assert Policy.objects.get(name="ours").project_id == DEFAULT_PROJECT
     with pytest.raises(CommandError, match="there are default, other"):
-        run(*few, project="none")
+        run("importpolicy", str(tmp_path / "policy"), name="x", project="none")
 
 
 def test_the_tokens_of_a_run_s_rollouts(running: Run, tmp_path: Path) -> None:
