@@ -148,7 +148,8 @@ def test_git_connects_to_what_was_judged_and_looks_nothing_up(tmp_path: Path, mo
     """To the system, `localhost` is 127.0.0.1; our look-up says 127.0.0.2 first. Git has to go where our look-up said."""
     made = Resolver("localhost", "127.0.0.2", LOOPBACK)
     monkeypatch.setattr(socket, "getaddrinfo", made)
-    with inside("127.0.0.2") as judged, inside(LOOPBACK, judged.port) as other:
+    # In this order: a port that is free on the loopback is free on 127.0.0.2, which nobody else uses.
+    with inside(LOOPBACK) as other, inside("127.0.0.2", other.port) as judged:
         place = f"localhost:{judged.port}"
         with pytest.raises(PackageError):  # neither is a git server
             git.fetch(f"http://{place}/owner/name", guard=Guard(frozenset({place})))
