@@ -106,8 +106,8 @@ def toolchain(cache: Path, python: str) -> Path:
         _pip("install", *options, "-r", str(TOOLCHAIN_LOCK), what="pytest")
         shutil.rmtree(site / "bin", ignore_errors=True)
         if Path(python).exists():
-            # Compiled by the interpreter that will load it, and never checked against file times.
-            how = ("-q", "--invalidation-mode", "unchecked-hash", "-s", str(site))
+            # Compiled by the interpreter that will load it, and checked against sources: who edits one sees it work.
+            how = ("-q", "--invalidation-mode", "checked-hash", "-s", str(site))
             command = [python, "-I", "-m", "compileall", *how, str(site)]
             subprocess.run(command, check=True, timeout=PIP_SECONDS, stdin=subprocess.DEVNULL)
         try:

@@ -109,7 +109,7 @@ class Suite:
             return self.problem(why, run)
         await venv.run(
             # Lexers come with pytest and are most of its code; they and others' tests are compiled when they are used.
-            f"{PYTHON} -m compileall -q -j 2 -x '/(lexers|tests?)/' --invalidation-mode unchecked-hash {VENV}/lib; "
+            f"{PYTHON} -m compileall -q -j 2 -x '/(lexers|tests?)/' --invalidation-mode checked-hash {VENV}/lib; "
             f"{TOOL_LINES}; {BUILD_LINES}",
             INSTALL_SECONDS,
         )
