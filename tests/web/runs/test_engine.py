@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 import safetensors.torch
 from django.core.management import CommandError, call_command
 from django.test import Client
+from obstore.store import ObjectStore
 
 from composer_web.core import inference
 from composer_web.core.artifacts import artifacts
@@ -107,16 +108,16 @@ def test_a_rollout_that_cannot_be_stored_costs_neither_its_group_nor_a_second_tr
     run = published_run(SMALL.model_copy(update={"group_size": 4}))
     group = Group.objects.filter(run=run).order_by("pk")[0]
     failed: Counter[str] = Counter()
-    replace = os.replace
+    put = obstore.put
 
-    def failing(source: str, target: Path) -> None:
-        name = Path(target).name
+    def failing(store: ObjectStore, path: str, data: bytes) -> None:
+        name = Path(path).name
         if name == "1.json.zst" or (name == "train.json.zst" and not failed[name]):
             failed[name] += 1
             raise OSError(errno.EIO, "Input/output error")
-        replace(source, target)
+        put(store, path, data)
 
-    monkeypatch.setattr(os, "replace", failing)
+    monkeypatch.setattr(obstore, "put", failing)
     choose("embedded", engine.url)
     assert execute(group.pk) == "accepted"
     group.refresh_from_db()
