@@ -111,4 +111,17 @@ export function start() {
   });
 
   showStage();
+  // What was typed or chosen before this module was there.
+  const early = [...form.elements].filter((input) => input.name && input.name !== "view" && isEdited(input));
+  for (const input of early) touched.add(input.name);
+  if (early.length) check();
+}
+
+function isEdited(input) {
+  if (input.type === "checkbox" || input.type === "radio") return input.checked !== input.defaultChecked;
+  if (input.options) {
+    const shown = [...input.options].find((option) => option.defaultSelected) ?? input.options[0];
+    return shown !== undefined && input.value !== shown.value;
+  }
+  return input.type !== "hidden" && input.defaultValue !== undefined && input.value !== input.defaultValue;
 }

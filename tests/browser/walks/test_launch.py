@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from composer_web.runs import services
 from composer_web.runs.launch.config_io import load
@@ -128,3 +128,16 @@ def test_events_are_on_the_axis(operator: Page, product: Product) -> None:
     page.click("nav[aria-label='Run'] a:has-text('Overview')")
     page.locator("#run-lineage").evaluate("element => element.scrollIntoView()")  # which then is replaced
     expect(page.locator("#run-lineage")).to_contain_text("Trains on")
+
+
+def test_what_was_typed_before_the_script_was_there_is_checked(page: Page, product: Product) -> None:
+    log_in(page, product.url, "operator", seed.PASSWORD)
+    held: list[Route] = []
+    page.route("**/form/form*.js", lambda route: held.append(route))
+    with page.expect_request("**/form/form*.js"):
+        page.goto(f"{product.url}/runs/new/?preset=rl-smoke")
+    page.fill("[name='stage.rl.steps']", "minus one")
+    for route in held:
+        route.continue_()
+    error = page.locator("[data-field='stage.rl.steps'] .field__error")
+    expect(error).to_have_text("A whole number is needed; found 'minus one'.")

@@ -144,7 +144,7 @@ QUERIES: dict[str, int] = {
     "environments/new/": 4,
     "evaluations/": 8,
     "evaluations/<int:pk>/": 12,
-    "evaluations/<int:pk>/inspect/": 5,
+    "evaluations/<int:pk>/download/": 5,
     "evaluations/releases/": 8,
     "evaluations/releases/<slug:benchmark>/<int:number>/": 17,
     "evaluations/tasks/<slug:slug>/": 6,

@@ -275,15 +275,15 @@ def test_an_evaluation_leaves_as_a_log_of_inspect(
     answer = client.get(f"/api/v1/evaluations/{evaluation.pk}/export/inspect", headers=bearer("viewer"))
     client.force_login(people["viewer"])
     page = client.get(f"/evaluations/{evaluation.pk}/").content.decode()
-    assert f"/evaluations/{evaluation.pk}/inspect/" in page and "Download for Inspect View" in page
-    for told in (answer, client.get(f"/evaluations/{evaluation.pk}/inspect/")):
+    assert f"/evaluations/{evaluation.pk}/download/" in page and "Download for Inspect View" in page
+    for told in (answer, client.get(f"/evaluations/{evaluation.pk}/download/")):
         assert f'filename="evaluation-{evaluation.pk}.eval"' in told["Content-Disposition"]
         with zipfile.ZipFile(io.BytesIO(b"".join(told.streaming_content))) as log:
             assert len(json.loads(log.read("summaries.json"))) == 12
     empty = prepass.prepass(suite=measured, reference="base")
     refused = client.get(f"/api/v1/evaluations/{empty.pk}/export/inspect", headers=bearer("viewer"))
     assert refused.status_code == 422 and "no rollout with a trajectory" in refused.json()["error"]["message"]
-    back = client.get(f"/evaluations/{empty.pk}/inspect/", follow=True)
+    back = client.get(f"/evaluations/{empty.pk}/download/", follow=True)
     assert "no rollout with a trajectory" in back.content.decode()
     assert client.get("/api/v1/evaluations/999999/export/inspect", headers=bearer("viewer")).status_code == 404
     assert timezone.now() >= TaskStatistic.objects.all()[0].measured_at
