@@ -97,6 +97,10 @@ def test_a_run_survives_the_death_of_each_process(stack: Stack) -> None:
     wait_until(
         lambda: show(stack, token, run).get("state") == "finished", seconds=3 * STEP_SECONDS, what="the end of the run"
     )
+    # A worker drops what was still being played when the run ended.
+    wait_until(
+        lambda: show(stack, token, run).get("rollouts", {}).get("open") == 0, seconds=60, what="no rollout is open"
+    )
     facts = show(stack, token, run)
     counts = facts["rollouts"]
     assert facts["step"] == STEPS
