@@ -8,10 +8,14 @@ import signal
 import time
 from collections.abc import Callable
 
+STANDING = frozenset({b"T", b"t", b"Z", b"X"})
+"""States of a thread that is stopped, traced or ended."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 END_SECONDS = 20.0
 """How long killed processes may take to be gone; under a cpu quota and on a busy machine that is not at once."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.0005, 0.01
+STOP_SECONDS, UNINTERRUPTIBLE_SECONDS = 5.0, 0.05
+"""How long processes that were told to stop may run on, and how long those that only wait for the kernel may."""
 
 
 class Unkillable(Exception):
@@ -48,12 +52,17 @@ def born(pid: int) -> int:
         return -1
 
 
-def _process(pid: int) -> Process:
-    fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+def _fields(task: str) -> list[bytes]:
+    """What the kernel tells of a process or thread, its name and what stands before that aside."""
+    fd = os.open(f"/proc/{task}/stat", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fields = os.read(fd, 1024).rpartition(b")")[2].split()
+        return os.read(fd, 1024).rpartition(b")")[2].split()
     finally:
         os.close(fd)
+
+
+def _process(pid: int) -> Process:
+    fields = _fields(str(pid))
     state, threads = fields[0], int(fields[17])
     # a program may end its first thread and run on in the others: it then looks like a zombie
     alive = state not in b"ZX" or threads > 1
@@ -98,13 +107,37 @@ def end(spared: Callable[[dict[int, Process]], set[int]], reap: Callable[[], Non
 def pause() -> set[int]:
     """Stop every process but pid 1; those that were stopped already, which `resume` and `resume_all` leave so.
 
-    A process that is being forked meanwhile is told to stop too, but may enter the table after this has returned: a list
-    of the stopped ones made here would lack it, and it would stand still for ever.
+    Returns when they stand still, so that no fork is under way: the kernel tells a child that is being forked to stop,
+    but not to continue (SIGCONT, which the parent ignores, does not take the stop back).
     """
     stopped = {pid for pid, row in table().items() if row.stopped}
+    began = time.monotonic()
+    wait = FIRST_PAUSE_SECONDS
+    _stop_all()
+    while states := _moving():
+        # a program that waits for its vfork does so in the kernel, as long as the child is stopped
+        limit = UNINTERRUPTIBLE_SECONDS if states == {b"D"} else STOP_SECONDS
+        if time.monotonic() - began > limit:
+            break
+        time.sleep(wait)
+        wait = min(2 * wait, LONGEST_PAUSE_SECONDS)
+        _stop_all()  # again: they may have told each other to continue
+    return stopped
+
+
+def _stop_all() -> None:
     with contextlib.suppress(ProcessLookupError):  # there is none
         os.kill(-1, signal.SIGSTOP)
-    return stopped
+
+
+def _moving() -> set[bytes]:
+    """The states of all threads, pid 1's aside, that neither stand still nor have ended."""
+    states = set()
+    for pid in pids():
+        with contextlib.suppress(OSError, IndexError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                states.add(_fields(f"{pid}/task/{thread}")[0])
+    return states - STANDING
 
 
 def resume_all(stopped: set[int]) -> None:
@@ -112,7 +145,7 @@ def resume_all(stopped: set[int]) -> None:
     if stopped:
         return resume(set(pids()) - stopped)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGCONT)  # reaches what is still being forked
+        os.kill(-1, signal.SIGCONT)
 
 
 def resume(wanted: set[int]) -> None:
