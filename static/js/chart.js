@@ -124,8 +124,8 @@ class Panel {
         [this.data, this.whole] = [this.data, this.whole].map((data) => grouped(this.groups, data, keys));
       }
       // What was fetched first is pushed a moment later: the same values are not drawn twice.
-      const shows = JSON.stringify([this.axis, range, this.marks, this.lines().map((line) => [line.run.id, line.series.key, line.rows])]);
-      if (!this.drawn || shows !== this.shows) await inTurn(() => this.draw());
+      const shows = { axis: this.axis, range, marks: this.marks, rows: this.lines().map((line) => [line.run.id, line.series.key, line.rows]) };
+      if (!this.drawn || !same(shows, this.shows)) await inTurn(() => this.draw());
       this.shows = shows;
       this.element.removeAttribute("title"); // of an update that failed
     } catch (error) {
@@ -165,9 +165,14 @@ class Panel {
     const shown = lines.filter((line) => !this.hidden.has(this.name(line)));
     const last = lines.reduce((most, line) => Math.max(most, line.rows.at(-1).x), 0);
     const events = this.view.events === "on" && lines.length ? markTraces(this.marks, place.unit, last) : [];
-    await Plotly.react(this.plot, [...shown.flatMap((line) => this.traces(line, place)), ...events], this.layout(place, shown, events.length > 0), {
+    const layout = this.layout(place, shown, events.length > 0);
+    const labels = this.labels(shown);
+    if (this.margin?.labels === labels) fixMargin(layout, this.margin);
+    await Plotly.react(this.plot, [...shown.flatMap((line) => this.traces(line, place)), ...events], layout, {
       displayModeBar: false, responsive: true, doubleClick: false, showTips: false,
     });
+    const { l, r } = this.plot._fullLayout._size;
+    this.margin = { labels, l, r };
     this.place = place;
     if (!this.drawn) {
       this.drawn = true;
@@ -290,9 +295,8 @@ class Panel {
     const text = colour("--muted");
     const grid = colour("--line");
     const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickfont: { size: 10.5, color: text }, ticklabeloverflow: "allow" };
-    const titled = (text) => (text ? { title: { text, standoff: 4, font: { size: 10.5, color: axis.tickfont.color } } } : {});
     const upright = (unit) => ({
-      ...axis, ...titled(unit === "%" ? "" : unit), type: this.view.y, fixedrange: true, nticks: this.plot.clientHeight > 300 ? 0 : 5, tickformat: unit === "%" ? ".0~%" : unit.startsWith("bytes") ? "~s" : "~g",
+      ...axis, type: this.view.y, fixedrange: true, nticks: this.plot.clientHeight > 300 ? 0 : 5, tickformat: unit === "%" ? ".0~%" : unit.startsWith("bytes") ? "~s" : "~g",
       automargin: true, rangemode: unit === "%" && this.view.y === "linear" ? "tozero" : "normal",
     });
     const zoom = this.view.range?.map((edge) => edge / place.unit);
@@ -306,14 +310,23 @@ class Panel {
       return this.view.y === "linear" && mine.length && mine.every((row) => row.min === 0 && row.max === 0) ? { range: [0, 1], autorange: false } : {};
     };
     return {
-      margin: { l: 40, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 40, r: 12, t: this.element.querySelector(".chart__unit") ? 20 : 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: text }, hovermode: false, dragmode: "zoom", showlegend: false,
-      xaxis: { ...axis, ...titled(place.title), ...range, ...whole, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix },
+      xaxis: { ...axis, title: { text: place.title, font: axis.tickfont }, ...range, ...whole, type: "linear", fixedrange: false, tickformat: place.format, ticksuffix: place.suffix },
       yaxis: { ...upright(this.unit), ...flat(false) },
       ...(marked ? { yaxis2: AXIS } : {}),
       ...(this.rightUnit || this.series.some(({ right }) => right)
         ? { yaxis3: { ...upright(this.rightUnit), ...flat(true), overlaying: "y", side: "right", showgrid: false, tickmode: "auto" } } : {}),
     };
+  }
+
+  // What the labels of the upright axes depend on: while that stays, so do the margins.
+  labels(lines) {
+    const ends = [false, true].map((right) => {
+      const rows = lines.filter(({ series }) => Boolean(series.right) === right).flatMap((line) => line.rows);
+      return rows.reduce(([low, high], row) => [Math.min(low, row.min), Math.max(high, row.max)], [Infinity, -Infinity]);
+    });
+    return [ends, this.view.y, this.view.smooth, this.plot.clientWidth, this.plot.clientHeight].join();
   }
 
   zoomed(change) {
@@ -323,6 +336,20 @@ class Panel {
     const round = (value, to) => Number((to(value * this.place.unit * 10 ** digits) / 10 ** digits).toFixed(digits));
     this.zoom([round(Number(low), Math.floor), round(Number(high), Math.ceil)]);
   }
+}
+
+// Margins as they were found before: finding them means measuring each label, a fifth of the time of an update.
+function fixMargin(layout, { l, r }) {
+  Object.assign(layout.margin, { l, r });
+  for (const axis of [layout.yaxis, layout.yaxis3]) if (axis) axis.automargin = false;
+}
+
+// Whether two trees of lists, objects and plain values are equal; the ends, where news are, are looked at first.
+function same(a, b) {
+  if (Object.is(a, b)) return true;
+  if (typeof a !== "object" || typeof b !== "object" || !a || !b) return false;
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.reverse().every((key) => same(a[key], b[key]));
 }
 
 function redraw() {
