@@ -5,7 +5,8 @@ import { around, closest, placement } from "./charts/axis.js";
 import { cursorAt, follow } from "./charts/cursor.js";
 import { grouped, groupsOf } from "./charts/groups.js";
 import { legend, values } from "./charts/legend.js";
-import { series } from "./charts/series.js";
+import { same, series } from "./charts/series.js";
+import { fixMargin, onResized } from "./charts/size.js";
 import { smoothed } from "./charts/smoothing.js";
 import { onChange, set, startView, view } from "./chartview.js";
 import { number, unitless } from "./format.js";
@@ -166,7 +167,7 @@ class Panel {
     const last = lines.reduce((most, line) => Math.max(most, line.rows.at(-1).x), 0);
     const events = this.view.events === "on" && lines.length ? markTraces(this.marks, place.unit, last) : [];
     const layout = this.layout(place, shown, events.length > 0);
-    const labels = this.labels(shown);
+    const labels = this.labels();
     if (this.margin?.labels === labels) fixMargin(layout, this.margin);
     await Plotly.react(this.plot, [...shown.flatMap((line) => this.traces(line, place)), ...events], layout, {
       displayModeBar: false, responsive: true, doubleClick: false, showTips: false,
@@ -321,7 +322,8 @@ class Panel {
   }
 
   // What the labels of the upright axes depend on: while that stays, so do the margins.
-  labels(lines) {
+  labels() {
+    const lines = this.lines().filter((line) => !this.hidden.has(this.name(line)));
     const ends = [false, true].map((right) => {
       const rows = lines.filter(({ series }) => Boolean(series.right) === right).flatMap((line) => line.rows);
       return rows.reduce(([low, high], row) => [Math.min(low, row.min), Math.max(high, row.max)], [Infinity, -Infinity]);
@@ -336,20 +338,6 @@ class Panel {
     const round = (value, to) => Number((to(value * this.place.unit * 10 ** digits) / 10 ** digits).toFixed(digits));
     this.zoom([round(Number(low), Math.floor), round(Number(high), Math.ceil)]);
   }
-}
-
-// Margins as they were found before: finding them means measuring each label, a fifth of the time of an update.
-function fixMargin(layout, { l, r }) {
-  Object.assign(layout.margin, { l, r });
-  for (const axis of [layout.yaxis, layout.yaxis3]) if (axis) axis.automargin = false;
-}
-
-// Whether two trees of lists, objects and plain values are equal; the ends, where news are, are looked at first.
-function same(a, b) {
-  if (Object.is(a, b)) return true;
-  if (typeof a !== "object" || typeof b !== "object" || !a || !b) return false;
-  const keys = Object.keys(a);
-  return keys.length === Object.keys(b).length && keys.reverse().every((key) => same(a[key], b[key]));
 }
 
 function redraw() {
@@ -404,6 +392,9 @@ export function start() {
   adopt();
   document.addEventListener("htmx:afterSettle", adopt); // those behind “more metrics” come when it is opened
   document.addEventListener("input", search);
+  onResized(() => {
+    for (const panel of panels.values()) if (panel.drawn && panel.margin.labels !== panel.labels()) inTurn(() => panel.draw());
+  });
   let theme = currentTheme();
   document.addEventListener("oc:theme", () => {
     if (theme !== currentTheme()) redraw();

@@ -23,3 +23,11 @@ export function series(url, keys) {
   }
   return joined.answer;
 }
+
+// Whether two trees of lists, objects and plain values are equal; the ends, where news are, are looked at first.
+export function same(a, b) {
+  if (Object.is(a, b)) return true;
+  if (typeof a !== "object" || typeof b !== "object" || !a || !b) return false;
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.reverse().every((key) => same(a[key], b[key]));
+}

@@ -17,6 +17,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(
 TITLES = (
     "[...document.querySelectorAll('[data-grid-room] .chart__title')].map((one) => one.firstChild.textContent.trim())"
 )
+FILLS = """() => [...document.querySelectorAll('[data-points]')].every((chart) => {
+  const [room, drawn] = ['.chart__plot', '.main-svg'].map((name) => chart.querySelector(name).getBoundingClientRect());
+  return Math.abs(room.width - drawn.width) < 2 && Math.abs(room.height - drawn.height) < 2;
+})"""
+"""Every drawing is as large as its place."""
 
 
 def panel(page: Page, title: str) -> Locator:
@@ -127,8 +132,10 @@ def test_one_cursor_leads_from_any_chart_to_the_rollouts_of_a_step(operator: Pag
     enlarge = reward.get_by_role("button", name="full screen")
     enlarge.click()
     page.wait_for_function("() => document.fullscreenElement?.matches('[data-chart]')")
+    page.wait_for_function(FILLS)
     enlarge.click()
     page.wait_for_function("() => !document.fullscreenElement")
+    page.wait_for_function(FILLS)
     reward.locator(".chart__area").press("End")
     reward.locator(".chart__area").press("Enter")
     expect(page).to_have_url(f"{product.url}/runs/{run.pk}/rollouts/?step_min=6&step_max=6")
@@ -219,7 +226,7 @@ def test_charts_axes_and_zoom_live_in_the_address(operator: Page, product: Produ
 
 
 SMOOTHED = """() => {
-  const line = document.querySelector("[data-chart] .chart__plot").data.find((trace) => trace.name === "mean");
+  const line = document.querySelector('[data-series*="reward/mean"] .chart__plot').data.find((trace) => trace.name === "mean");
   return Object.fromEntries(line.x.map((x, i) => [x, line.y[i]]));
 }"""
 
@@ -227,13 +234,13 @@ SMOOTHED = """() => {
 @pytest.mark.slow
 def test_a_smoothed_curve_does_not_depend_on_the_zoom(operator: Page, product: Product) -> None:
     page, path = operator, f"{product.url}/runs/{product.world.other.pk}/charts/?smooth=0.9"
-    first = page.locator("[data-chart]").first
+    reward = page.locator('[data-series*="reward/mean"]').first
     page.goto(path)
     settle(page)
     whole = page.evaluate(SMOOTHED)
     page.goto(f"{path}&from=8&to=14")
     settle(page)
-    expect(first).to_have_attribute("data-points", "7")
+    expect(reward).to_have_attribute("data-points", "7")
     zoomed = page.evaluate(SMOOTHED)
     assert zoomed == {step: pytest.approx(whole[step]) for step in map(str, range(8, 15))}
 
