@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from csp.constants import NONE, SELF
+from redis.connection import parse_url
 
 from composer_web.env import REPOSITORY, database_settings, env
 from composer_web.ui.staticversion import VERSIONED, static_version
@@ -204,7 +205,11 @@ WHITENOISE_IMMUTABLE_FILE_TEST = VERSIONED.pattern
 
 # Pub/sub only: the core layer drops the newest messages and dies when a socket is idle for 5 s.
 CHANNEL_LAYERS = {
-    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [ENV.redis_url]}}
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        # The databases of a Redis server share its channels: the prefix keeps apart installations that share the server.
+        "CONFIG": {"hosts": [ENV.redis_url], "prefix": f"asgi.{parse_url(ENV.redis_url).get('db', 0)}"},
+    }
 }
 
 DJANGO_TABLES2_TEMPLATE = "partials/table.html"

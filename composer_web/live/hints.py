@@ -12,6 +12,7 @@ import time
 
 import redis
 from channels_redis.serializers import registry
+from django.conf import settings
 from django.db import transaction
 
 from composer_web.env import env
@@ -22,7 +23,6 @@ TOPIC = re.compile(
     r"^(runs|rollouts|evals|suites|tasks|reviews|findings|environments|ops|alerts|datasets|policies|promotion|usage|"
     r"(?:run|eval|group|tokens|suite|log):[0-9]{1,18})$"
 )
-LAYER_PREFIX = "asgi"
 
 _client: redis.Redis | None = None
 _warned = 0.0
@@ -49,11 +49,12 @@ def publish(*topics: str, since: int | None = None) -> None:
     # The clock in microseconds: grows across restarts of everything, needs no round trip.
     seq = time.time_ns() // 1000
     serializer = registry.get_serializer("msgpack")
+    prefix = settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"]
     try:
         pipe = _client.pipeline(transaction=False)
         for topic in topics:
             message = serializer.serialize({"type": "live.hint", "topic": topic, "seq": seq, "since": since})
-            pipe.publish(f"{LAYER_PREFIX}__group__{group_name(topic)}", message)
+            pipe.publish(f"{prefix}__group__{group_name(topic)}", message)
         pipe.execute()
     except redis.RedisError as error:
         if time.monotonic() - _warned > 60:

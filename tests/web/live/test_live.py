@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -99,6 +102,20 @@ def _commit_and_roll_back() -> None:
     with transaction.atomic():
         hint("run:7")
     connections.close_all()  # this thread's own
+
+
+async def test_an_installation_on_another_database_of_the_server_is_not_heard(server: str, cookie: str) -> None:
+    base, _, number = env().redis_url.rpartition("/")
+    elsewhere = {**os.environ, "OPENCOMPOSER_REDIS_URL": f"{base}/{(int(number) + 1) % 16}"}
+    program = "import django; django.setup(); from composer_web.live.hints import publish; publish('run:7')"
+    async with connect(server, cookie) as socket:
+        await receive(socket)
+        await socket.send(json.dumps({"subscribe": ["run:7", "run:8"]}))
+        assert await receive(socket) == {"subscribed": "run:7"}
+        assert await receive(socket) == {"subscribed": "run:8"}
+        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], env=elsewhere, check=True, timeout=60)
+        await asyncio.to_thread(publish, "run:8")
+        assert (await receive(socket))["topic"] == "run:8"
 
 
 async def test_a_burst_becomes_one_message(server: str, cookie: str) -> None:
