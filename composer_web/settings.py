@@ -204,11 +204,12 @@ WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_IMMUTABLE_FILE_TEST = VERSIONED.pattern
 
 # Pub/sub only: the core layer drops the newest messages and dies when a socket is idle for 5 s.
+# The databases of a Redis server share its channels: the prefix keeps apart installations that share the server.
+CHANNEL_PREFIX = f"asgi.{parse_url(ENV.redis_url).get('db', 0)}"
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        # The databases of a Redis server share its channels: the prefix keeps apart installations that share the server.
-        "CONFIG": {"hosts": [ENV.redis_url], "prefix": f"asgi.{parse_url(ENV.redis_url).get('db', 0)}"},
+        "CONFIG": {"hosts": [ENV.redis_url], "prefix": CHANNEL_PREFIX},
     }
 }
 

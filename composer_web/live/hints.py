@@ -49,12 +49,11 @@ def publish(*topics: str, since: int | None = None) -> None:
     # The clock in microseconds: grows across restarts of everything, needs no round trip.
     seq = time.time_ns() // 1000
     serializer = registry.get_serializer("msgpack")
-    prefix = settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"]
     try:
         pipe = _client.pipeline(transaction=False)
         for topic in topics:
             message = serializer.serialize({"type": "live.hint", "topic": topic, "seq": seq, "since": since})
-            pipe.publish(f"{prefix}__group__{group_name(topic)}", message)
+            pipe.publish(f"{settings.CHANNEL_PREFIX}__group__{group_name(topic)}", message)
         pipe.execute()
     except redis.RedisError as error:
         if time.monotonic() - _warned > 60:
