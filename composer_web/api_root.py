@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from keyword import iskeyword
 from typing import Any
 
@@ -63,8 +64,14 @@ class Api(NinjaAPI):
             item["msg"] = worded(before)
         return made
 
-    def get_openapi_schema(self, **options: Any) -> Any:
-        schema = super().get_openapi_schema(**options)
+    def get_openapi_schema(self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None) -> Any:
+        """The description; callers do not change it. No address of ours has a prefix with parameters."""
+        assert not path_prefix and not path_params
+        return self._schema
+
+    @cached_property
+    def _schema(self) -> Any:
+        schema = super().get_openapi_schema()
         refusal = {
             "description": "A refusal",
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}},

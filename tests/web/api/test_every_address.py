@@ -231,7 +231,7 @@ def test_no_answer_about_a_wrong_name_tells_the_right_ones(world: dict[str, User
         Policy.objects.filter(pk=policy.pk).update(name=f"{SECRET}-policy-{policy.pk}")
     theirs = Policy.objects.earliest("pk").name
     stranger, wrong, asked = client(world["stranger"]), [], 0
-    schema = api.get_openapi_schema()  # made anew by each call, which takes a second
+    schema = api.get_openapi_schema()
     for path, found in schema["paths"].items():
         for method, operation in found.items():
             given = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]

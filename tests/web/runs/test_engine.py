@@ -38,7 +38,7 @@ from trainer.rollouts import ending
 from trainer.types import TrainGroup
 from trainer.weights import WeightStore
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 BASE = REPOSITORY / "policies" / "base"
 
 
