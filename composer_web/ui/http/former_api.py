@@ -24,17 +24,34 @@ class FormerViewIn(Body):
 def former(table: ListName) -> Router:
     """Saved views of one list: list, save, delete."""
     router = Router()
+    operation = f"{__name__}.{table}.{{}}".format  # the functions of two lists have one name
 
-    @router.get("", response=list[ViewOut], deprecated=True, summary="Saved views of this list: see /views")
+    @router.get(
+        "",
+        response=list[ViewOut],
+        deprecated=True,
+        operation_id=operation("list_views"),
+        summary="Saved views of this list: see /views",
+    )
     def list_views(request: HttpRequest) -> Any:
         return list(saved_views.views_of(caller(request), table))
 
-    @router.post("", response={201: ViewOut, 422: ErrorOut}, deprecated=True, summary="Save a view: see /views")
+    @router.post(
+        "",
+        response={201: ViewOut, 422: ErrorOut},
+        deprecated=True,
+        operation_id=operation("create_view"),
+        summary="Save a view: see /views",
+    )
     def create_view(request: HttpRequest, payload: FormerViewIn) -> Any:
         return Status(201, saved_views.save(**payload.model_dump(), table=table, owner=caller(request)))
 
     @router.delete(
-        "/{view_id}", response={204: None, 404: ErrorOut}, deprecated=True, summary="Delete a view: see /views"
+        "/{view_id}",
+        response={204: None, 404: ErrorOut},
+        deprecated=True,
+        operation_id=operation("delete_view"),
+        summary="Delete a view: see /views",
     )
     def delete_view(request: HttpRequest, view_id: int) -> Any:
         saved_views.delete(pk=view_id, actor=caller(request))
