@@ -11,6 +11,7 @@ from typing import TypedDict
 
 from sandbox.backends.base import (
     Backend,
+    FileChange,
     Limits,
     Patch,
     PathError,
@@ -62,6 +63,13 @@ class _Machine(TypedDict):
     limits: Limits
 
 
+class _About(TypedDict):
+    backend: Backend
+    environments: EnvironmentStore
+    task: TaskSpec
+    changes: tuple[FileChange, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Grading:
     backend: Backend
@@ -96,26 +104,7 @@ async def grade(
         judged = Judgement((), Cause.PATCH_REFUSED, str(error))
     except (SandboxError, PathError, TaskError, OSError) as error:
         judged = Judgement((), cause_of(error), f"{type(error).__name__}: {error}")
-    observed: tuple[ReportFinding, ...] = ()
-    if judged.outcome is Cause.ALL_PASSED and observing.wanted(filtered.changes):
-        observed = await observing.observe(
-            backend=backend, environments=environments, task=task, changes=filtered.changes
-        )
-    if judged.outcome is Cause.ALL_PASSED and perturbation.wanted(task, filtered.changes):
-        observed += await perturbation.compare(
-            backend=backend, environments=environments, task=task, changes=filtered.changes
-        )
-    if judged.outcome is Cause.ALL_PASSED and probing.wanted(task, filtered.changes):
-        observed += await probing.compare(
-            backend=backend, environments=environments, task=task, changes=filtered.changes
-        )
-    if judged.outcome is Cause.TESTS_FAILED and (
-        overfit.edits_tests(task, patch.changes)
-        or (meets_nothing(task, judged) and perturbation.wanted(task, filtered.changes, visible=True))
-    ):
-        observed = await overfit.compare_tests(
-            backend=backend, environments=environments, task=task, changes=filtered.changes, left=patch.changes
-        )
+    observed = await _analysed(backend, environments, task, judged, filtered, patch)
     return Report(
         verdict=OUTCOMES[judged.outcome].verdict,
         outcome=judged.outcome,
@@ -127,6 +116,43 @@ async def grade(
         canaries=judged.canaries,
         findings=(*filtered.findings, *judged.findings, *observed),
     )
+
+
+async def _analysed(
+    backend: Backend,
+    environments: EnvironmentStore,
+    task: TaskSpec,
+    judged: Judgement,
+    filtered: FilteredPatch,
+    patch: Patch,
+) -> tuple[ReportFinding, ...]:
+    """What the analyses that follow a verdict find. One that fails is logged and finds nothing: they read what the policy
+    wrote, and a verdict that they could take away would make failed work neutral."""
+    about: _About = {"backend": backend, "environments": environments, "task": task, "changes": filtered.changes}
+
+    async def observed() -> tuple[ReportFinding, ...]:
+        return await observing.observe(**about) if observing.wanted(filtered.changes) else ()
+
+    async def perturbed() -> tuple[ReportFinding, ...]:
+        return await perturbation.compare(**about) if perturbation.wanted(task, filtered.changes) else ()
+
+    async def probed() -> tuple[ReportFinding, ...]:
+        return await probing.compare(**about) if probing.wanted(task, filtered.changes) else ()
+
+    async def overfitted() -> tuple[ReportFinding, ...]:
+        wanted = overfit.edits_tests(task, patch.changes) or (
+            meets_nothing(task, judged) and perturbation.wanted(task, filtered.changes, visible=True)
+        )
+        return await overfit.compare_tests(**about, left=patch.changes) if wanted else ()
+
+    after = {Cause.ALL_PASSED: (observed, perturbed, probed), Cause.TESTS_FAILED: (overfitted,)}
+    found: tuple[ReportFinding, ...] = ()
+    for analysis in after.get(judged.outcome, ()):
+        try:
+            found += await analysis()
+        except Exception:
+            log.exception("the analysis %s failed on work of task %s", analysis.__name__, task.id)
+    return found
 
 
 def meets_nothing(task: TaskSpec, judged: Judgement) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -96,8 +97,16 @@ def value_bits(value: Any) -> float:
         case str() | bytes():
             return min(MAX_VALUE_BITS, 1.0 + 2.0 * len(value))
         case list() | tuple() | set() | frozenset():
-            return min(MAX_VALUE_BITS, 1.0 + sum(value_bits(item) for item in value))
+            return min(MAX_VALUE_BITS, 1.0 + _items_bits(value))
         case dict():
             parts = [*value, *value.values()]
             return min(MAX_VALUE_BITS, 1.0 + sum(value_bits(part) for part in parts))
     return 4.0
+
+
+def _items_bits(items: Collection[Any]) -> float:
+    """Bits of the items of a collection: each that differs counts once, and their arrangement as far as they are mixed."""
+    times = Counter(map(repr, items))
+    bits = {text: value_bits(item) for text, item in {repr(item): item for item in items}.items()}
+    mixed = sum(count * math.log2(len(items) / count) for count in times.values())
+    return min(sum(count * bits[text] for text, count in times.items()), sum(bits.values()) + mixed)

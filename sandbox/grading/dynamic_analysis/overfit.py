@@ -16,7 +16,6 @@ verdict and never fails a grading.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +33,7 @@ from sandbox.grading.patches.apply import apply, write_tests
 from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.findings import ReportFinding, Rule, finding
 from sandbox.grading.verifiers.suite import collect
+from sandbox.storable import parse_json
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment, TaskSpec
 
@@ -370,7 +370,7 @@ class _Runs:
 def _preloads(package: bytes) -> tuple[str, ...]:
     """Options of the test script that load a file of the checkout before the tests."""
     try:
-        script = json.loads(package)["scripts"]["test"]
+        script = parse_json(package)["scripts"]["test"]
     except (ValueError, KeyError, TypeError):
         return ()
     return tuple(f"{option}={path}" for option, path in PRELOADED.findall(str(script)))

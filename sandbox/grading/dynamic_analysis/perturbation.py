@@ -23,6 +23,7 @@ from sandbox.grading.dynamic_analysis.probes.variation import letter
 from sandbox.grading.patches.apply import apply
 from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.findings import ReportFinding, Rule, finding
+from sandbox.storable import parse_json
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, CallsVerifier, InlineEnvironment, TaskSpec
 
@@ -74,7 +75,8 @@ def _is_product(path: str) -> bool:
 
 
 def _literals(text: str) -> set[str]:
-    return {found[2] for found in re.finditer(r"(['\"`])((?:[^'\"`\\\n]|\\.)+)\1", text)} | set(
+    # A quote after a backslash begins nothing: else each of a line of them would be followed to its end.
+    return {found[2] for found in re.finditer(r"(?<!\\)(['\"`])((?:[^'\"`\\\n]|\\.)++)\1", text)} | set(
         re.findall(r"(?<![\w.])\d{2,}\b", text)
     )
 
@@ -179,7 +181,7 @@ async def _answers(
             keep_state=False,
         )
     try:
-        answers = [json.loads(line) for line in result.result.split(b"\n") if line]
+        answers = [parse_json(line) for line in result.result.split(b"\n") if line]
     except ValueError:
         return []
     return [answer for answer in answers if isinstance(answer, str)]

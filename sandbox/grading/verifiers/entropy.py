@@ -57,13 +57,14 @@ def _bits_of(asked: Iterable[Expected], plan: Plan, shown: Mapping[str, frozense
         site = sites[one.site]
         kind, found = kind_of(site, one), site_bits(site, one, shown.get(site.path, frozenset()))
         bits[kind] = bits[kind] + found if kind == "value" else max(bits[kind], found)
-    patterns = {sites[one.site].condition for one in seen.values() if sites[one.site].kind == "raises"} - {""}
-    return sum(bits.values()) + PATTERN_BITS * len(patterns)
+    asks_message = any(sites[one.site].kind == "raises" and sites[one.site].condition for one in seen.values())
+    return sum(bits.values()) + PATTERN_BITS * asks_message
 
 
 def kind_of(site: Site, expected: Expected) -> Literal["value", "predicate", "raises"]:
     """What a guess must meet. One answer may meet all predicates at once, as infinity meets every `>`, and one class of
-    exceptions may be of every type: of each of these kinds a task has the bits of one demand, however many it makes.
+    exceptions may be of every type, its one message holding what each pattern looks for: of each of these kinds a task has the
+    bits of one demand, however many it makes.
     """
     if site.kind == "raises":
         return "raises"

@@ -98,6 +98,7 @@ class Cgroups:
         own = dict(_own_groups(cgroup_text or _read("/proc/self/cgroup")))
         if self._try_v2(mounts, own) or self._try_v1(mounts, own):
             self.reasons = []  # why a better place was not to be had concerns nobody
+            self._weigh(os.getpriority(os.PRIO_PROCESS, 0))
         else:
             self.reasons.append(
                 "no control group is ours to divide: memory is held by a watchdog and cpu shares are not enforced; "
@@ -107,6 +108,16 @@ class Cgroups:
     def create(self, name: str) -> Group:
         """Empty groups without limits. Raises OSError."""
         return Group({controller: f"{parent}/{name}" for controller, parent in self._parents.items()}, self.cpu)
+
+    def _weigh(self, niceness: int) -> None:
+        """Niceness counts among the processes of a group only; the groups themselves get the share that it stands for."""
+        if not self.cpu or niceness <= 0:
+            return
+        share = 1.25**-niceness  # as the kernel's own table has it
+        if folder := self._parents.get("unified"):
+            _optional(f"{folder}/cpu.weight", max(1, round(100 * share)))
+        else:
+            _optional(f"{self._parents['cpu']}/cpu.shares", max(2, round(1024 * share)))
 
     def close(self, deadline: float = 2.0) -> None:
         """Remove the parents; waits a moment for groups that are still emptying."""

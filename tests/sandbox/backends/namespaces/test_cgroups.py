@@ -11,7 +11,7 @@ from sandbox.backends.namespaces.kernel.cgroups import PARENT, Cgroups
 
 FILES = (
     *("memory.max", "memory.swap.max", "pids.max", "cpu.max", "memory.events", "cgroup.procs"),
-    *("memory.limit_in_bytes", "memory.oom_control", "cpu.cfs_quota_us"),
+    *("memory.limit_in_bytes", "memory.oom_control", "cpu.cfs_quota_us", "cpu.shares", "cpu.weight"),
 )
 ALL = "cpuset cpu io memory hugetlb pids"
 
@@ -98,6 +98,23 @@ def test_v1_below_a_mount_that_starts_at_our_container(tmp_path: Path) -> None:
     assert (tmp_path / "memory/mine" / f"{PARENT}{os.getpid()}").is_dir()
     found.close()
     assert not list(tmp_path.glob(f"*/mine/{PARENT}*"))
+
+
+@pytest.mark.parametrize(("niceness", "weight", "shares"), [(0, "", ""), (10, "11", "110"), (19, "1", "15")])
+@pytest.mark.usefixtures("kernel")
+def test_sandboxes_of_a_nice_process_take_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, niceness: int, weight: str, shares: str
+) -> None:
+    """Groups are weighed against each other whatever the niceness of the processes in them."""
+    monkeypatch.setattr(os, "getpriority", lambda which, who: niceness)
+    found = Cgroups(*v2(tmp_path / "v2", ""))
+    assert found.kind == "v2" and (tmp_path / "v2" / f"{PARENT}{os.getpid()}" / "cpu.weight").read_text() == weight
+    lines = []
+    for controller in ("memory", "pids", "cpu"):
+        (tmp_path / controller).mkdir()
+        lines.append(f"30 23 0:26 / {tmp_path}/{controller} rw - cgroup cgroup rw,{controller}")
+    found = Cgroups("9:memory:/\n8:pids:/\n7:cpu:/\n", "\n".join(lines))
+    assert found.kind == "v1" and (tmp_path / "cpu" / f"{PARENT}{os.getpid()}" / "cpu.shares").read_text() == shares
 
 
 @pytest.mark.usefixtures("kernel")

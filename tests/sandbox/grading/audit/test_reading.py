@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.audit import Attempt, Step, audit
+from sandbox.grading.audit.attempt import literals
 from sandbox.grading.audit.attempt.attempt import mask
 from sandbox.grading.audit.attempt.diff import read
 from sandbox.grading.audit.attempt.shell import split
@@ -173,3 +174,9 @@ def test_hostile_text_takes_no_more_than_its_length(text: str) -> None:
 def test_writes_outside_the_patch_are_seen() -> None:
     assert "start-up-file" in found(attempt(write("/home/dev/.bashrc", "alias pytest=true\n")))
     assert "start-up-file" in found(attempt(sh("tee -a $HOME/.profile <<< 'x'")))
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_quotes_that_never_end_are_read_once(quote):
+    """Followed to the end of the line from each of them, this takes minutes in which no other thread runs."""
+    assert [token.kind for token in literals.tokens(f"x = {quote}" + f"\\{quote}" * 90_000)][:2] == ["word", "operator"]

@@ -7,8 +7,9 @@ import shutil
 
 import pytest
 
-from sandbox.backends.base import FileChange
+from sandbox.backends.base import FileChange, Patch
 from sandbox.grading.dynamic_analysis import perturbation
+from sandbox.grading.grader import grade
 from sandbox.grading.verdict.findings import Rule
 from sandbox.tasks.spec import CallsVerifier, FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
 
@@ -90,3 +91,31 @@ def test_perturbed_calls_are_near_and_the_same_each_time():
         assert len(text) == 12 and text[4] == text[6] == " " and options.keys() == {"rate"} and flag is True
         assert numbers[0] == 3 or len(numbers) > 2
     assert perturbation.perturbed(([],)) == []
+
+
+async def test_what_failed_work_wrote_takes_no_verdict_away(backend, environments):
+    """The analyses after a verdict read files that are dropped before the tests."""
+    before = "def add(a, b):\n    return a - b\n"
+    test = "import unittest\nfrom sums import add\n\n\nclass {0}(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add{1}, {2})\n"
+    task = TaskSpec(
+        id="sums",
+        source="mutation",
+        instruction="add adds.",
+        environment=InlineEnvironment(files={"sums.py": before, "test_seen.py": test.format("Seen", (0, 0), 0)}),
+        verifier=FrameworkVerifier(
+            framework="unittest",
+            test_files={"test_hidden.py": test.format("Hidden", (20, 31), 51)},
+            fail_to_pass=("test_hidden.py::Hidden::test_add",),
+        ),
+        gold={"sums.py": before.replace("-", "+")},
+    )
+    patch = Patch(changes=(FileChange("package.json", b"[" * 100_000), FileChange("notes.py", b"'" + b"\\'" * 500_000)))
+    report = await grade(backend=backend, environments=environments, task=task, patch=patch)
+    assert (report.verdict, report.outcome.value) == ("failed", "tests_failed"), report.cause
+
+
+def test_quotes_that_never_end_are_read_once():
+    """Followed to the end of the line from each of them, a megabyte takes hours in which no other thread runs."""
+    for quote in "'\"`":
+        text = quote + f"\\{quote}" * 500_000
+        assert not perturbation.wanted(TASK, (FileChange("text.py", text.encode()),))

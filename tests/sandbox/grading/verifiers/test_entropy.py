@@ -74,11 +74,17 @@ def test_one_guess_serves_all_assertions_that_ask_for_the_same():
     [
         ([("v0 > 1", "value"), ("v0 > 7", "value"), ("v0 in v1", "value"), ("v0 != 3", "value")], 1.0),
         ([("", "raises"), ("", "raises")], 2.0),
-        ([("no such", "raises"), ("too long", "raises")], 2.0 + 8.0),
+        ([("no such", "raises"), ("too long", "raises")], 2.0 + 4.0),
         ([("v0 > 1", "value"), ("v0 == 47", "value"), ("v0 == 48", "value")], 1.0 + value_bits(47) + value_bits(48)),
         ([("v0 is True", "value"), ("v0 is False", "value")], 2.0),
     ],
-    ids=["infinity meets all", "a class of every type", "messages", "values add up", "both truths"],
+    ids=[
+        "infinity meets all",
+        "a class of every type",
+        "a message that says everything",
+        "values add up",
+        "both truths",
+    ],
 )
 def test_demands_that_one_answer_meets_count_once(sites, bits):
     made = tuple(site(number, *one) for number, one in enumerate(sites))
@@ -113,6 +119,14 @@ def test_of_a_value_that_the_delivered_test_shows_only_the_choice_counts():
 
 def test_the_least_is_more_than_a_truth():
     assert value_bits(True) < MIN_ENTROPY < value_bits("text")
+    assert value_bits([True] * 8) == 2.0 < MIN_ENTROPY, "one guess, eight times"
+
+
+@given(st.lists(st.sampled_from([True, 47, "text", (1, 2)]), max_size=12))
+def test_a_collection_asks_for_its_different_items_and_their_arrangement(items):
+    different = sum(value_bits(item) for item in set(items))
+    assert min(24.0, 1.0 + different) - 1e-9 <= value_bits(items)
+    assert value_bits(items) <= 1.0 + sum(value_bits(item) for item in items) + 1e-9
 
 
 def calls(*answers: str) -> CallsVerifier:
