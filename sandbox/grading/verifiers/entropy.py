@@ -12,7 +12,7 @@ from sandbox.grading.observations.brace_tests.braces import is_text
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.reports.base import Expected, Site
 from sandbox.grading.observations.reports.values import Types, Unreadable, Value, decode
-from sandbox.tasks.entropy import RAISES_BITS, SPOKEN, text_bits, value_bits
+from sandbox.tasks.entropy import RAISES_BITS, SPOKEN, Guess
 from sandbox.tasks.spec import SuiteVerifier
 
 PATTERN_BITS = 4.0
@@ -23,7 +23,8 @@ def task_entropy(verifier: SuiteVerifier, plan: Plan | None, missed: Mapping[str
     """Bits of the tests that must start to pass.
 
     `missed`: delivered test id → the assertions that the untouched checkout does not meet. Only these need a guess: what
-    is right already needs none. One guess serves all assertions that ask for the same, so each demand counts once.
+    is right already needs none. One guess serves all assertions that ask for the same, so each demand counts once, and of values
+    that share their parts each part (`Guess`).
 
     Assertions that are decided in the sandbox count nothing, in any language: objects that are equal to what any of several
     candidates would give meet the real test and none of its siblings, and hold the same wrong values whatever is asked.
@@ -53,9 +54,10 @@ def _bits_of(asked: Iterable[Expected], plan: Plan, shown: Mapping[str, frozense
     sites = {site.number: site for site in plan.sites}
     seen = {(sites[one.site].kind, sites[one.site].condition, repr(sorted(one.values.items()))): one for one in asked}
     bits = {"value": 0.0, "predicate": 0.0, "raises": 0.0}
+    guess = Guess()
     for one in seen.values():
         site = sites[one.site]
-        kind, found = kind_of(site, one), site_bits(site, one, shown.get(site.path, frozenset()))
+        kind, found = kind_of(site, one), site_bits(site, one, shown.get(site.path, frozenset()), guess)
         bits[kind] = bits[kind] + found if kind == "value" else max(bits[kind], found)
     asks_message = any(sites[one.site].kind == "raises" and sites[one.site].condition for one in seen.values())
     return sum(bits.values()) + PATTERN_BITS * asks_message
@@ -75,9 +77,9 @@ def kind_of(site: Site, expected: Expected) -> Literal["value", "predicate", "ra
     return "predicate"
 
 
-def site_bits(site: Site, expected: Expected, shown: frozenset[str] = frozenset()) -> float:
-    """Bits of one expectation: those of the value that is asked for, or one where only a truth is. A pattern of a message counts
-    for itself (`task_entropy`).
+def site_bits(site: Site, expected: Expected, shown: frozenset[str] = frozenset(), guess: Guess | None = None) -> float:
+    """Bits that one expectation adds to a guess: those of the value that is asked for, or one where only a truth is. A pattern
+    of a message counts for itself (`task_entropy`).
 
     None where both sides of an equality are computed inside: the work reports both, and may read one from the other.
     `shown` are the values that the delivered file itself holds (`shown_values`): of one of these only the choice counts.
@@ -92,8 +94,9 @@ def site_bits(site: Site, expected: Expected, shown: frozenset[str] = frozenset(
             content = known[0].content
             if isinstance(content, Types):
                 return RAISES_BITS
-            bits = text_bits(content) if is_text(site) and isinstance(content, str) else value_bits(content)
-            bits = min(bits, *(_bits_within(side, content) for side in (left, right)))
+            guess, within = guess or Guess(), min(_bits_within(side, content) for side in (left, right))
+            told = is_text(site) and isinstance(content, str)
+            bits = guess.text(content, within) if told else guess.value(content, within)
             is_shown = (content if is_text(site) else repr(content)) in shown
             if is_shown and site.beside:
                 return 0.0  # a variable of the calling test holds it

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.reports.base import Expected, Leaf, Site
 from sandbox.grading.verifiers.entropy import most_bits, shown_values, site_bits, task_entropy
-from sandbox.tasks.entropy import MIN_ENTROPY, answer_bits, calls_entropy, text_bits, value_bits
+from sandbox.tasks.entropy import MIN_ENTROPY, Guess, answer_bits, calls_entropy, text_bits, value_bits
 from sandbox.tasks.spec import CallsVerifier, PytestVerifier
 
 VERIFIER = PytestVerifier(
@@ -145,6 +145,61 @@ def test_of_an_answer_among_the_arguments_only_the_choice_counts():
     assert calls_entropy(verifier, {0}) == pytest.approx(1.585, abs=0.001)
 
 
+@pytest.mark.parametrize(
+    ("answers", "bits"),
+    [
+        (("True", "[True]", "[True, True]", "[True, True, True]"), 2.0),
+        (("True", "[True]", "(True,)", "{'True': True}"), 1.0 + 1.0 + 1.0 + 1.0 + value_bits("True")),
+        (("5", "[5]", "[5, 5]", "[[5], [5, 5]]"), value_bits(5) + 1.0 + 2.0),
+        (("[1, 2]", "[2, 1]"), value_bits([1, 2]) + 2.0),
+        (("[1, 2]", "[1, 2, 1, 2]"), value_bits([1, 2]) + 4.0),
+        (("'aaaa'", "'aaaa'"), 3.0),
+    ],
+    ids=["one truth, repeated", "one truth, wrapped", "one number", "another order", "a longer order", "one text"],
+)
+def test_one_value_in_different_wrappings_is_one_guess(answers, bits):
+    assert calls_entropy(calls(*answers), range(len(answers))) == pytest.approx(bits)
+
+
+def test_wrappings_that_tests_ask_for_are_one_guess_too():
+    conditions = ("v0 == [True]", "v0 == [True, True]", "v0 is True", "v0 == [True, True, True]")
+    sites = tuple(site(number, condition) for number, condition in enumerate(conditions))
+    expected = {"t.py::test_a": tuple(Expected(site=number) for number in range(4))}
+    plan = Plan(files={}, ids=IDS, sites=sites, expected=expected)
+    assert task_entropy(VERIFIER, plan, {"t.py::test_a": {0, 1, 2, 3}}) == 2.0 < MIN_ENTROPY
+
+
+def test_texts_of_other_languages_share_their_parts():
+    guess = Guess()
+    assert [guess.text(text) for text in ("true", "Array[true]", "Array[true,true]", "Some(true)")] == [
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+    ]
+
+
+VALUES = st.recursive(
+    st.one_of(st.booleans(), st.none(), st.integers(-99, 99), st.text(max_size=6), st.floats(allow_nan=False)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner, inner),
+        st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        st.sets(st.integers(0, 9)),
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES, st.lists(VALUES, max_size=4))
+def test_what_is_known_makes_no_value_dearer_and_the_second_time_is_free(value, before):
+    guess = Guess()
+    for one in before:
+        guess.value(one)
+    assert 0.0 <= guess.value(value) <= value_bits(value) <= 24.0
+    assert guess.value(value) == 0.0
+
+
 def test_a_predicate_asks_for_the_cases_that_change():
     """Turned round altogether it asks for two guesses at most; where it is right elsewhere, the place must be found."""
     verifier = calls(*["True"] * 6, *["False"] * 6)
@@ -172,7 +227,8 @@ def test_bits_of_answers(text, least, most):
     [
         ("true", 1, 1), ("None", 1, 1), ("Array[]", 1, 1), ("Some(true)", 1, 1), ("5", 3, 4), ("-41", 6, 7),
         ('"sums"', 8, 10), ("sums", 8, 10), ("Array[42]", 6, 7), ('Object{"name":"x","list":Array[1,true]}', 10, 24),
-        ("Point { x: 1, y: 700 }", 10, 14), ("x" * 400, 24, 24), ("1.5", 8, 8),
+        ("Point { x: 1, y: 700 }", 10, 14), ("abcdefgh" * 50, 24, 24), ("x" * 400, 3, 3),
+        ("1.5", 8, 8),
     ],
 )  # fmt: skip
 def test_bits_of_values_that_are_told_as_texts(text, least, most):
