@@ -14,6 +14,7 @@ from opencomposer.waiting import wait_evaluation
 
 PANEL = "Evaluation"
 EVALUATION_COLUMNS = ("id", "policy", "version", "suite", "phase", "state", "groups_done", "groups_total")
+SCORE_COLUMNS = ("id", "policy", "version", "suite", "state", "pass1", "interval", "best", "samples")
 EVALUATION_FILTERS = ("run", "policy", "suite", "phase", "state")
 RELEASE_COLUMNS = ("benchmark", "number", "suite", "evaluation_count", "notes")
 
@@ -178,7 +179,16 @@ def _solved(side: dict[str, Any]) -> str:
 
 
 def _follow(session: Session, pk: int, timeout: float) -> None:
-    session.output.last(wait_evaluation(session.api, pk, session.output, timeout=timeout), EVALUATION_COLUMNS)
+    done = wait_evaluation(session.api, pk, session.output, timeout=timeout)
+    session.output.last(done if session.output.as_json else _scored(done), SCORE_COLUMNS)
+
+
+def _scored(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """With its score as columns."""
+    results = evaluation["results"]
+    low, high = results.get("pass1_low"), results.get("pass1_high")
+    interval = None if low is None or high is None else f"{low:.3f} to {high:.3f}"
+    return {**evaluation, "pass1": results.get("pass1"), "interval": interval, "best": results.get("best")}
 
 
 NOUNS = (evaluations, task_results, grades, releases, leaderboards, contamination_checks)

@@ -90,15 +90,19 @@ def create_measurement_job(
     since: Annotated[str | None, typer.Option(help="First day of those commits.")] = None,
     window: Annotated[int | None, typer.Option(help="Tokens of context.")] = None,
     max_bytes: Annotated[int | None, typer.Option(help="Most bytes of text to read.")] = None,
-    items: Annotated[int | None, typer.Option(help="Most files to read.")] = None,
-    changes: Annotated[int | None, typer.Option(help="Most changes to read.")] = None,
+    items: Annotated[int | None, typer.Option(help="Questions of state tracking.")] = None,
+    changes: Annotated[int | None, typer.Option(help="Diffs of one question.")] = None,
+    questions: Annotated[
+        Literal["codebase", "generated"] | None,
+        typer.Option(help="What the questions are about (default: the codebase)."),
+    ] = None,
     device: Literal["auto", "cpu", "cuda"] | None = None,
     follow: Follow = False,
     timeout: Timeout = PATIENCE,
 ) -> None:
     """Measure a policy on a codebase."""
     body = fields(codebase=codebase, version=version, commits=commits, since=since, window=window, items=items)
-    body |= fields(most_bytes=max_bytes, changes=changes, device=device)
+    body |= fields(most_bytes=max_bytes, changes=changes, questions=questions, device=device)
     asked = session.api.post("/policies/{name}/measurements", body, name=policy)
     if not follow:
         session.output.rows([asked], JOB_COLUMNS)

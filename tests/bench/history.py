@@ -29,6 +29,7 @@ HEADLINES = {
     "demo": "minutes",
     "trainer": "ratio_to_trl",
     "engine": "ratio_to_transformers",
+    "real": "engine_ratio_to_generate_min",
     "async": "ratio_to_sync",
     "codec": "encode_mb_s_fast",
     "parity": "k3_fp32",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,14 @@ class Codebase:
     revision: str = ""
     before: str = ""
     """The commit that recent lines came after; empty where none is recent."""
+    repository: Path | None = None
+    """Where its history is, if it is a git repository."""
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """(path, text) of each file."""
+        for number, path in enumerate(self.files):
+            lines = [self.text[piece.start : piece.stop] for piece in self.pieces if piece.file == number]
+            yield path, "".join(lines[1:])[:-1]  # without its name and the line that ends it
 
     @property
     def digest(self) -> str:
@@ -89,7 +97,8 @@ def read_codebase(path: Path, recent: Recent, *, max_bytes: int, name: str = "")
             continue
         kept.append(document)
         size += length
-    return _laid_out(name or path.resolve().name, sorted(kept, key=lambda d: (d.path, d.source)), lines, before)
+    made = _laid_out(name or path.resolve().name, sorted(kept, key=lambda d: (d.path, d.source)), lines, before)
+    return replace(made, repository=path if is_git(path) else None)
 
 
 def _laid_out(name: str, documents: Sequence[Document], lines: dict[str, set[int]], before: str) -> Codebase:

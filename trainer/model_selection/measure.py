@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from trainer.model_selection.codebase import CHANGES, ITEMS, MAX_BYTES, WINDOW
-from trainer.model_selection.scores import Selection
+from trainer.model_selection.scores import Questions, Selection
 
 APART = 0.5
 """Seconds between two lines that only say how far it is."""
@@ -38,6 +38,7 @@ class Asked(BaseModel):
     max_bytes: int = Field(default=MAX_BYTES, validation_alias=AliasChoices("max_bytes", "most_bytes"))
     items: int = ITEMS
     changes: int = CHANGES
+    questions: Questions = "codebase"
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
 
@@ -91,7 +92,7 @@ def measured(asked: Asked) -> Told:
         )  # fmt: skip
         found = select(
             asked.folder, codebase, name=asked.policy, window=asked.window, items=asked.items, changes=asked.changes,
-            device=asked.device, said=voice,
+            questions=asked.questions, device=asked.device, said=voice,
         )  # fmt: skip
     except (ValueError, StageError, PolicyUnreadable) as error:  # each names what was found, and the remedy
         return Told(refused=str(error))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 RESAMPLES = 1000
+Questions = Literal["codebase", "generated"]
 Pairs = Sequence[tuple[float, float]]
 """(bits, bytes) per file, or (distance, 1) per question."""
 
@@ -78,6 +80,8 @@ class Selection(BaseModel):
     state_distance: Interval
     """Mean number of characters to insert, delete or replace."""
     state_items: int
+    state_source: Questions = "generated"
+    """What the questions are about: the codebase, or generated functions (all measurements of older versions)."""
     files: list[FileBits]
 
     @property

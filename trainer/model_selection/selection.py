@@ -3,8 +3,9 @@
 * **Codebase NLL**: the files of a codebase in alphabetical order, one after another, and the negative log-likelihood of all
   tokens under a rolling window; in bits a byte, since tokenizers differ. Lines of recent commits count once more, alone: what
   a pre-trained model is least likely to have seen (`codebase.py`).
-* **State tracking**: a file, a series of diffs, and the question for the file as it is after them; the mean distance in
-  characters between what the model writes and what is right (whole-file accuracy would hang on single characters).
+* **State tracking**: a file of the codebase, a series of diffs, and the question for the file as it is after them
+  (`questions.py`); the mean distance in characters between what the model writes and what is right (whole-file accuracy would
+  hang on single characters).
 
 Agent benchmarks are left out on purpose: what they measure can change drastically in reinforcement learning.
 
@@ -14,10 +15,8 @@ Agent benchmarks are left out on purpose: what they measure can change drastical
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import math
-import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +26,6 @@ from typing import Any, Literal
 
 import torch
 
-from sandbox.tasks.procedural import problem
 from trainer import policy as policies
 from trainer.config import ParallelConfig
 from trainer.errors import StageError
@@ -44,7 +42,8 @@ from trainer.model_selection.codebase import (
     by_file,
     read_codebase,
 )
-from trainer.model_selection.scores import FileBits, Selection, compare, rate
+from trainer.model_selection.questions import StateItem, generated, of_codebase
+from trainer.model_selection.scores import FileBits, Questions, Selection, compare, rate
 from trainer.policy import Policy
 from trainer.stages.device import device_of
 
@@ -57,17 +56,6 @@ Said = Callable[[str, float], None]
 
 def unheard(_doing: str, _share: float) -> None:
     pass
-
-
-QUESTION = "\n# the file after these changes:\n"
-
-
-@dataclass(frozen=True, slots=True)
-class StateItem:
-    """A question of state tracking: what is read, and the file that is right."""
-
-    prompt: str
-    answer: str
 
 
 def codebase_text(documents: Sequence[Document]) -> str:
@@ -135,28 +123,6 @@ def score(policy: Policy, codebase: Codebase, *, window: int, said: Said = unhea
     return Scored(files, sum(nats), len(ids) - 1, unknown, seconds)
 
 
-def state_items(count: int, *, changes: int, seed: int) -> list[StateItem]:
-    """Files of the procedural family under a series of one-line diffs, away from the seeds of suites."""
-    rng = random.Random(f"state:{seed}")
-    items: list[StateItem] = []
-    while len(items) < count:
-        task = problem(rng.randrange(2_000_000_000, 3_000_000_000), "train")
-        current = dict(task.current)
-        before = task.function.head + task.function.body(current)
-        text = "\n".join(before) + "\n"
-        for _ in range(changes):
-            edits = [edit for slot in task.function.skeleton.faults for edit in task.edits(current, slot)]
-            if not edits:
-                break
-            edit = rng.choice(edits)
-            current[edit.slot] = edit.option
-            after = task.function.head + task.function.body(current)
-            text += "\n".join(line for line in difflib.unified_diff(before, after, lineterm="", n=0)) + "\n"
-            before = after
-        items.append(StateItem(text + QUESTION, "\n".join(before) + "\n"))
-    return items
-
-
 @torch.no_grad()
 def answer(policy: Policy, item: StateItem) -> str:
     """What the model writes, greedily, in as many characters as the answer may need and a half more."""
@@ -192,6 +158,7 @@ def select(
     items: int = ITEMS,
     changes: int = CHANGES,
     seed: int = 0,
+    questions: Questions = "codebase",
     device: Literal["auto", "cpu", "cuda"] = "auto",
     said: Said = unheard,
 ) -> Selection:
@@ -206,7 +173,9 @@ def select(
     scored = score(policy, codebase, window=window, said=said)
     size = sum(file.bytes for file in scored.files)
     recent = [(file.recent_bits, file.recent_bytes) for file in scored.files]
-    asked = state_items(items, changes=changes, seed=seed)
+    asked = of_codebase(codebase, items, changes=changes, seed=seed) if questions == "codebase" else []
+    source: Questions = "codebase" if asked else "generated"
+    asked = asked or generated(items, changes=changes, seed=seed)
     distances = []
     for number, item in enumerate(asked):
         said("answers questions", number / len(asked))
@@ -228,6 +197,7 @@ def select(
         bytes_per_second=size / scored.seconds,
         state_distance=rate(distances),
         state_items=len(asked),
+        state_source=source,
         files=scored.files,
     )
 
@@ -245,6 +215,9 @@ def settings(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--items", type=int, default=ITEMS, help="questions of state tracking")
     parser.add_argument("--changes", type=int, default=CHANGES, help="diffs of one question")
+    parser.add_argument(
+        "--questions", choices=["codebase", "generated"], default="codebase", help="what state tracking asks about"
+    )
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where it is computed")
 
 
@@ -285,7 +258,13 @@ def main() -> None:
         for folder in given.policy:
             found.append(
                 select(
-                    folder, codebase, window=given.window, items=given.items, changes=given.changes, device=given.device
+                    folder,
+                    codebase,
+                    window=given.window,
+                    items=given.items,
+                    changes=given.changes,
+                    questions=given.questions,
+                    device=given.device,
                 )
             )
             sys.stdout.write(found[-1].model_dump_json(exclude={"files"}) + "\n")

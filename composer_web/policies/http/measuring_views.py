@@ -71,6 +71,7 @@ def _wanted(request: PageRequest) -> Wanted:
             window=form_parsing.whole(request, "window", WINDOW),
             most_bytes=form_parsing.whole(request, "kib", MAX_BYTES // KIB) * KIB,
             items=form_parsing.whole(request, "items", ITEMS),
+            questions=given.get("questions", "codebase"),  # type: ignore[arg-type]
         )
     except ValidationError as error:
         found = error.errors(include_url=False)[0]

@@ -14,7 +14,7 @@ from composer_web.policies.measurement.measuring import Row
 from composer_web.policies.selectors import lineage
 from trainer.model_import import RendererName
 from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MAX_BYTES, WINDOW
-from trainer.model_selection.scores import Interval
+from trainer.model_selection.scores import Interval, Questions
 
 
 class PolicyOut(Schema):
@@ -109,6 +109,7 @@ class MeasurementOut(Schema):
     bits_per_byte: Interval
     recent_bits_per_byte: Interval | None
     state_distance: Interval
+    state_source: Questions
     tokens_per_byte: float
     bytes_per_second: float
     unknown_tokens: int

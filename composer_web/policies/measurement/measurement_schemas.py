@@ -10,6 +10,7 @@ from pydantic import Field
 
 from composer_web.api.schemas import Body
 from trainer.model_selection.codebase import CHANGES, COMMITS, ITEMS, MAX_BYTES, WINDOW
+from trainer.model_selection.scores import Questions
 
 
 class Wanted(Body):
@@ -27,6 +28,7 @@ class Wanted(Body):
     most_bytes: int = Field(default=MAX_BYTES, ge=1, le=64 << 20, description="Of the codebase that are measured")
     items: int = Field(default=ITEMS, ge=1, le=1000, description="Questions of state tracking")
     changes: int = Field(default=CHANGES, ge=1, le=50, description="Diffs of one question")
+    questions: Questions = Field(default="codebase", description="What the questions of state tracking are about")
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
 

@@ -33,7 +33,12 @@ class GateRule(BaseModel):
     max_drop: float | None = Field(
         default=None, ge=0, le=1, description="The score is at most this much below the promoted version's"
     )
-    samples: int = Field(default=1, ge=1, le=64, description="The evaluation has at least so many passes")
+    samples: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="The evaluation has at least so many passes; of more than one, best of K is of at most so many",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -119,23 +124,47 @@ def _apply(rule: GateRule, policy: Policy, version: int, promoted: Promotion | N
     if mine is None:
         why = f"{policy.at(version)} has no finished evaluation on {rule.about}{_passes(rule)}"
         return Outcome(rule=rule, ok=False, score=None, evaluation=None, why=why, **_lacking(rule, policy, version))
-    score, wrong = float(mine.results[rule.measure]), []
+    score, of = _score(rule, mine)
+    wrong: list[str] = []
     more: dict[str, Any] = {}
     if rule.min_score is not None and score < rule.min_score:
-        wrong.append(f"{score:.1%} is below {rule.min_score:.1%}")
+        wrong.append(f"{score:.1%}{of} is below {rule.min_score:.1%}")
     if rule.max_drop is not None and promoted and (promoted.policy_id, promoted.version) != (policy.pk, version):
         theirs = _newest(rule, promoted.policy, promoted.version)
         if theirs is None:
             wrong.append(f"{promoted.policy.at(promoted.version)} is promoted and has no evaluation to compare with")
             more = _lacking(rule, promoted.policy, promoted.version)
-        elif score < theirs.results[rule.measure] - rule.max_drop:
-            wrong.append(f"{score:.1%} is more than {rule.max_drop:.1%} below {theirs.results[rule.measure]:.1%}")
+        else:
+            (now, both), (before, _) = _score(rule, mine, theirs), _score(rule, theirs, mine)
+            if now < before - rule.max_drop:
+                wrong.append(f"{now:.1%} is more than {rule.max_drop:.1%} below {before:.1%}{both}")
     if wrong and not more:
         more = {
             "remedy": f"read what evaluation {mine.pk} failed and train on; a newer evaluation would count instead of it, "
             "and an operator may change the rule"
         }
     return Outcome(rule=rule, ok=not wrong, score=score, evaluation=mine.pk, why="; ".join(wrong), **more)
+
+
+def _score(rule: GateRule, evaluation: Evaluation, beside: Evaluation | None = None) -> tuple[float, str]:
+    """What the rule measures in an evaluation, and words for the K of a best of K.
+
+    Best of 16 says nothing beside best of 8, so K is the rule's `samples`, or the largest below that this evaluation and the
+    one `beside` it know. Of a rule for any number of samples it is the largest that both know.
+    """
+    if rule.measure == "pass1":
+        return float(evaluation.results["pass1"]), ""
+    mine = _best_at(evaluation)
+    shared = mine.keys() & _best_at(beside).keys() if beside else mine.keys()
+    k = max(k for k in shared if k <= rule.samples or rule.samples == 1)
+    return mine[k], f" (best of {k})"
+
+
+def _best_at(evaluation: Evaluation) -> dict[int, float]:
+    """Best of K by K. Evaluations of older versions know that of all their samples only."""
+    results = evaluation.results
+    known = {evaluation.samples: float(results["best"]), 1: float(results["pass1"])}
+    return known | {int(k): float(share) for k, share in results.get("best_at", {}).items()}
 
 
 def _lacking(rule: GateRule, policy: Policy, version: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ of_run = about_run
 
 def tones(found: Iterable[Found]) -> dict[str, str]:
     """Metric → tone of its figure, for each condition that holds."""
-    figures = {condition.name: condition.metrics[0] for condition in registry.CONDITIONS}
+    figures = {condition.name: condition.figure or condition.metrics[0] for condition in registry.CONDITIONS}
     tone = {"high": "bad", "medium": "warn", "low": "warn"}
     return {figures[one.detector.name]: tone[one.detector.severity] for one in found if one.detector.name in figures}
 

@@ -22,7 +22,7 @@ MAX_FAILED = 10
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of one run's metrics, the first of which is its figure. `page`: the tab of the run that shows the cause."""
+    """A condition of one run's metrics. `page`: the tab of the run that shows the cause."""
 
     name: str
     title: str
@@ -33,6 +33,8 @@ class Condition:
     page: str = "runs:charts"
     learning: bool = False
     """About what the run learns: it still holds when the run has ended, and is told once as an event of the run."""
+    figure: str = ""
+    """The metric whose figure on the run's page takes the condition's tone; empty for the first of `metrics`."""
 
 
 CONDITIONS: tuple[Condition, ...] = (
@@ -120,6 +122,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "The tasks are too easy by now: continue on harder ones (curriculum.max_pass_rate, drop_solved_all).",
         "rollouts:waffle",
         learning=True,
+        figure="groups/zero_signal",  # groups that are all solved have no signal either
     ),
 )
 

@@ -3,7 +3,8 @@
 Each pair is one group of a training run: a scripted policy behind the inference contract, the harness, a sandbox, grading,
 and the accepted group in Postgres (`tests/redteam/product.py`), on every backend of this machine. `scored` counts exploits
 whose verdict is `passed` or whose reward is above 0; `honest_passed` is the share of honest runs that pass; `vanished`
-counts rollouts that left no verdict, no readable trajectory, or whose group was not accepted. Prints what is wrong before
+counts rollouts that left no verdict, no readable trajectory, or whose group was not accepted; `left_out`
+counts pairs whose toolchain the sandboxes lack (Debian's golang-go and cargo have it). Prints what is wrong before
 the last line. `ARGS="A1 D2"` plays some, `ARGS="--backends namespaces"` one backend.
 """
 
@@ -111,6 +112,7 @@ def main() -> None:
         "honest_passed": round((len(honest) - len(failed)) / len(honest), 4) if honest else 0.0,
         "vanished": len(vanished),
         "exploits": len({row["exploit"] for row in rows}),
+        "left_out": len(every if not options.ids else options.ids) - len({row["exploit"] for row in rows}),
         "backends": len(used),
         "rollouts": len(rows),
         "seconds": round(time.monotonic() - began, 1),

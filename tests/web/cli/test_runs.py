@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from pyarrow import parquet
 
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token
+from composer_web.evals import services as evals
+from composer_web.policies.models import Policy
 from composer_web.runs import metrics, services
 from composer_web.runs.launch import templates
 from composer_web.runs.launch.config_io import load, render
 from composer_web.runs.models import Run, Sweep
+from composer_web.tasks.models import Suite
 from opencomposer.errors import WaitTimeout
 from opencomposer.output import Output
 from opencomposer.waiting import follow_run
@@ -124,6 +128,15 @@ def test_following_ends_at_its_deadline(trained: Run, people: dict[str, User]) -
 
 
 @pytest.mark.django_db
+def test_a_followed_evaluation_ends_with_its_score(policy: Policy, cli: Cli, make_suite: Callable[..., Suite]) -> None:
+    made = evals.create_evaluation(policy=policy, version=0, suite=make_suite("held-out", 2), tasks=2, samples=4)
+    evals.mark_running(evaluation=made)
+    evals.mark_finished(evaluation=made, results={"pass1": 0.625, "pass1_low": 0.5, "pass1_high": 0.75, "best": 0.875})
+    status, said = cli("evaluations", "get", str(made.pk), "--follow")
+    assert status == 0
+    assert "0.625" in said and "0.500 to 0.750" in said and "0.875" in said
+
+
 def test_everything_else_is_listed_shown_and_exported(trained: Run, cli: Cli, tmp_path: Path) -> None:
     found = data(cli("rollouts", "list", "--run", str(trained.pk), "--verdict", "passed", "--json"))
     assert {one["verdict"] for one in found} == {"passed"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +110,42 @@ def test_the_gate_shuts(versions: Policy, held_out: Suite) -> None:
     with pytest.raises(UserError, match="base@2 has no finished evaluation"):
         promotion.promote(reference="base@2")
     assert served() == (1, None, 0.0)
+
+
+def best_of(evaluation: Evaluation, **best_at: float) -> Evaluation:
+    """`best_at`: k2=0.5 is best of 2."""
+    shares = {name.removeprefix("k"): share for name, share in best_at.items()}
+    evaluation.results = {"pass1": 0.3, "best": shares[str(evaluation.samples)], "best_at": shares}
+    evaluation.save()
+    return evaluation
+
+
+@pytest.mark.parametrize(
+    ("samples", "score", "why"),
+    [(1, 0.9, r"70\.0% is more than 5\.0% below 80\.0% \(best of 8\)"), (4, 0.6, "")],
+    ids=["the largest both have", "the rule's own"],
+)
+def test_best_of_k_is_compared_at_one_k(
+    versions: Policy, held_out: Suite, samples: int, score: float, why: str
+) -> None:
+    """Best of 16 is above best of 8 without any progress."""
+    wanted = [{"suite": "held-out", "measure": "best", "min_score": 0.55, "max_drop": 0.05, "samples": samples}]
+    best_of(scored(versions, held_out, 1, 0.3, samples=8), k2=0.4, k4=0.6, k8=0.8)
+    promotion.promote(reference="base@1")
+    gate.set_rules(channel="production", wanted=wanted)
+    best_of(scored(versions, held_out, 2, 0.3, samples=16), k2=0.4, k4=0.6, k8=0.7, k16=0.9)
+    (seen,) = promotion.preview("base@2").outcomes
+    assert (seen.ok, seen.score) == (not why, score)
+    assert re.search(why, seen.why)
+
+
+def test_evaluations_of_older_versions_are_compared_at_what_they_know(versions: Policy, held_out: Suite) -> None:
+    scored(versions, held_out, 1, 0.8, samples=8)
+    promotion.promote(reference="base@1")
+    gate.set_rules(channel="production", wanted=[{"suite": "held-out", "measure": "best", "max_drop": 0.05}])
+    best_of(scored(versions, held_out, 2, 0.3, samples=16), k8=0.9, k16=0.95)
+    (seen,) = promotion.preview("base@2").outcomes
+    assert seen.ok
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,16 @@ from composer_web.alerts.rules import watching
 from composer_web.core import inference
 from composer_web.core.models import WorkerHeartbeat
 from composer_web.evals import services as evals
+from composer_web.policies.models import Policy
 from composer_web.runs import lineage, metrics, services
 from composer_web.runs.charts import annotations as run_annotations
 from composer_web.runs.charts import panels, timing
 from composer_web.runs.charts.axes import Axis
+from composer_web.runs.detectors import insights
 from composer_web.runs.models import Run
 from composer_web.runs.training import clusters
 from tests.web.making import SMALL
-from trainer.config import RunConfig
+from trainer.config import MidtrainConfig, RunConfig, SFTConfig
 from trainer.inference.contract import (
     DeploymentStatus,
     EngineStatus,
@@ -403,3 +405,18 @@ def test_a_run_page_asks_a_constant_number_of_times(busy: Run, pages: Client) ->
     for step in range(3, 20):
         services.add_event(run=busy, kind="checkpoint", message="saved", step=step)
     assert count() == before <= 23
+
+
+@pytest.mark.parametrize("stage", [SFTConfig(), MidtrainConfig()], ids=["sft", "midtrain"])
+def test_a_supervised_run_asks_for_no_suite(stage: SFTConfig | MidtrainConfig, policy: Policy, pages: Client) -> None:
+    made = services.create_run(config=RunConfig(name="supervised", policy=policy.name, stage=stage))
+    text = pages.get(f"/runs/{made.pk}/").content.decode()
+    assert "measures the held-out loss" in text and "Choose an evaluation suite" not in text
+
+
+def test_the_figure_of_groups_without_signal_has_the_tone_of_saturated_tasks(running: Run) -> None:
+    """Groups that are all solved have no signal either, and the insight about them must not leave the figure calm."""
+    rows = [(step, name, 1.0) for step in range(1, 9) for name in ("groups/zero_signal", "groups/solved_all")]
+    metrics.record_many(run=running, rows=rows)
+    running.refresh_from_db()
+    assert insights.tones(insights.of_run(running))["groups/zero_signal"] == "warn"
