@@ -6,7 +6,8 @@ import ast
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sandbox.tasks.spec import CallsVerifier
@@ -23,36 +24,38 @@ def calls_entropy(verifier: CallsVerifier, missed: Collection[int]) -> float:
     """Bits of hidden calls. `missed`: numbers of the cases that the untouched checkout does not meet.
 
     Each different part of the answers to these counts once, because one guess serves all cases that share it. Where others
-    are met already and must stay so, so does telling a case that must change from them. Of an answer that is one of the
-    arguments, or a part of one, only the choice among these counts.
+    are met already and must stay so, so does telling a case that must change from them. Of what stands in the arguments only
+    the choice of its place counts (`shown_places`).
     """
     if not missed:
         return 0.0
     guess = Guess()
     bits = sum(
-        guess.answer(expected, choice_bits(arguments, expected)) for arguments, expected in _cases(verifier, missed)
+        guess.answer(expected, shown=shown_places(arguments))
+        for arguments, expected in (verifier.cases[number] for number in sorted(missed))
     )
     met = len({arguments for number, (arguments, _) in enumerate(verifier.cases) if number not in missed})
-    return bits + math.log2(1 + met)
+    return bits + guess.choices() + math.log2(1 + met)
 
 
-def _cases(verifier: CallsVerifier, numbers: Collection[int]) -> list[tuple[str, str]]:
-    return [verifier.cases[number] for number in sorted(numbers)]
+Shown = Mapping[str, Sequence[str]]
+"""`repr` of a value that the work can read where it is asked → the places where it stands there."""
 
 
-def choice_bits(arguments: str, expected: str) -> float:
-    """Bits of choosing the expected value among those that the arguments write out; infinite where it is none of them."""
+def shown_places(expression: str) -> Shown:
+    """The literals in an expression, with the places of each: `(["a"], 1)` has `'a'` at `0.0` and `1` at `1`."""
     try:
-        tree = ast.parse(arguments, mode="eval")
+        tree = ast.parse(expression, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return math.inf
-    shown = set()
-    for node in ast.walk(tree):
-        try:
-            shown.add(repr(ast.literal_eval(node)))
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            continue
-    return math.log2(1 + len(shown)) if expected in shown else math.inf
+        return {}
+    found: dict[str, list[str]] = {}
+    waiting: list[tuple[ast.AST, str]] = [(tree, "")]
+    while waiting:
+        node, place = waiting.pop(0)
+        with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            found.setdefault(repr(ast.literal_eval(node)), []).append(place)  # type: ignore[arg-type]
+        waiting += [(child, f"{place}.{number}") for number, child in enumerate(ast.iter_child_nodes(node))]
+    return found
 
 
 SPOKEN = re.compile(
@@ -60,44 +63,77 @@ SPOKEN = re.compile(
 )
 
 
+class Bag(list[Any]):
+    """Items in no order."""
+
+
 class Guess:
     """What work without knowledge would have to guess, told bit by bit.
 
     Answers share their parts: who guesses `True` has also guessed most of `[True]` and of `[True, True]`. So a part costs its
     bits at its first use alone, a kind of collection costs one, and each answer after that only the arrangement of its parts.
+    An answer that stands in its question costs the choice of its place, which one guess makes for all: "the first argument".
     """
 
     def __init__(self) -> None:
         self._known: set[str] = set()
+        self._chosen: list[str] = []
+        """The place of each answer that stood in its question."""
+        self._paid = self._most = 0.0
+        """What these have cost, and what they would have without sharing."""
 
-    def answer(self, expected: str, at_most: float = math.inf) -> float:
+    def answer(self, expected: str, *, shown: Shown | None = None) -> float:
         """Bits that an expected `repr` adds; of one that is no literal, those of the texts and numbers in it."""
         try:
             value = ast.literal_eval(expected)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             told = expected.replace("'", '"')
             if SPOKEN.search(told) is None:
-                return min(at_most, self._new(expected, RAISES_BITS))
-            return self.text(f"({told})", at_most)
-        return self.value(value, at_most)
+                return self._new(expected, RAISES_BITS)
+            return self.text(f"({told})")
+        return self.value(value, shown=shown)
 
-    def value(self, value: Any, at_most: float = math.inf) -> float:
-        """Bits that a Python value adds."""
+    def value(self, value: Any, at_most: float = math.inf, *, shown: Shown | None = None) -> float:
+        """Bits that a Python value adds. `shown`: what the question itself holds."""
+        name, shown = repr(value), shown or {}
         parts = _arranged(value)
-        added = sum(self._new(name, bits) for name, bits in parts.parts.items())
-        return self._whole(repr(value), min(added + parts.arrangement, parts.spelled, MAX_VALUE_BITS, at_most))
+        if name in shown:
+            return self._choice(name, min(parts.spelled, MAX_VALUE_BITS, at_most), shown)
+        added = sum(self._part(part, bits, shown) for part, bits in parts.parts.items())
+        return self._whole(name, min(added + parts.arrangement, parts.spelled, MAX_VALUE_BITS, at_most))
 
-    def text(self, text: str, at_most: float = math.inf) -> float:
+    def text(self, text: str, at_most: float = math.inf, *, shown: Shown | None = None) -> float:
         """Bits that a value of JavaScript, Go or Rust adds, which is told as a text (`observations/brace_tests/braces.py`).
 
         Of a structure its texts, numbers and truths count, and neither its types nor its fields.
         """
         if not re.search(r"[\[\](){}\"]", text) and SPOKEN.fullmatch(text) is None:
-            return self.value(text, at_most)
-        parts = list(_spoken(text)) or [(text, 1.0)]
-        added = sum(self._new(name, bits) for name, bits in dict(parts).items())
-        spelled = sum(bits for _, bits in parts)
-        return self._whole(text, min(added + _mixed(name for name, _ in parts), spelled, MAX_VALUE_BITS, at_most))
+            return self.value(text, at_most, shown=shown)
+        parts, shown = list(_spoken(text)) or [(text, 1.0)], shown or {}
+        spelled = min(sum(bits for _, bits in parts), MAX_VALUE_BITS, at_most)
+        if text in shown:
+            return self._choice(text, spelled, shown)
+        added = sum(self._part(name, bits, shown) for name, bits in dict(parts).items())
+        return self._whole(text, min(added + _mixed(name for name, _ in parts), spelled))
+
+    def choices(self) -> float:
+        """Bits of telling which of the answers that stood in their questions stands where; none if all stand in one place."""
+        return max(0.0, min(_mixed(self._chosen), self._most - self._paid))
+
+    def _choice(self, name: str, bits: float, shown: Shown) -> float:
+        cost = self._part(name, bits, shown)
+        places = shown[name]
+        self._chosen.append(next((place for place in places if place in self._chosen), places[0]))
+        self._paid += cost
+        self._most += min(bits, math.log2(1 + len(shown)))
+        return cost
+
+    def _part(self, name: str, bits: float, shown: Shown) -> float:
+        if name not in shown:
+            return self._new(name, bits)
+        if any(f"place {place}" in self._known for place in shown[name]):
+            return 0.0
+        return min(self._new(name, bits), self._new(f"place {shown[name][0]}", math.log2(1 + len(shown))))
 
     def _new(self, name: str, bits: float) -> float:
         if name in self._known:
@@ -135,6 +171,8 @@ class _Arranged(NamedTuple):
 
 def _arranged(value: Any) -> _Arranged:
     match value:
+        case Bag():
+            items, ordered = list(value), []
         case list() | tuple():
             items = ordered = list(value)
         case dict():
@@ -167,7 +205,7 @@ def _scalar_bits(value: Any) -> float:
         case float():
             return 8.0
         case str() | bytes():
-            signs = [repr(sign) for sign in value]
+            signs = [str(sign) for sign in value]
             return min(MAX_VALUE_BITS, 1.0 + min(2.0 * len(signs), 2.0 * len(set(signs)) + _mixed(signs)))
     return 4.0
 

@@ -60,6 +60,7 @@ HASTY = TASK.model_copy(
 COMPILED: dict[TaskName, tuple[str, TaskSpec]] = {
     "greet-go": ("go", greetings.GO), "greet-rust": ("cargo", greetings.RUST),
     "greet-go-helped": ("go", compiled.GO_HELPED), "greet-go-golden": ("go", compiled.GO_GOLDEN),
+    "greet-go-counted": ("go", greetings.GO_COUNTED), "greet-rust-counted": ("cargo", greetings.RUST_COUNTED),
     "greet-go-two": ("go", compiled.GO_TWO), "money-go": ("go", compiled.GO_TABLE),
     "greet-rust-helped": ("cargo", compiled.RUST_HELPED), "greet-rust-golden": ("cargo", compiled.RUST_GOLDEN),
 }  # fmt: skip
@@ -70,7 +71,13 @@ LEARNED: dict[TaskName, TaskSpec] = {
     "helper-file-js": ATTACKS["helper-file"].task, "helper-on-disk-js": ATTACKS["helper-on-disk"].task,
     "truth-js": ATTACKS["truth"].task,
 }  # fmt: skip
-PLAIN: dict[TaskName, TaskSpec] = {"inventory": TASK, "hasty": HASTY, "prices": prices.TASK, **LEARNED}
+PLAIN: dict[TaskName, TaskSpec] = {
+    "inventory": TASK,
+    "hasty": HASTY,
+    "prices": prices.TASK,
+    "greet-python": greetings.PYTHON_COUNTED,
+    **LEARNED,
+}
 """Those that need no environment to be built."""
 
 

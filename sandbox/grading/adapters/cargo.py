@@ -43,9 +43,10 @@ RUNNER = (
 """How compiled test programs start. What they write to their error output does not reach the report."""
 SOURCES = (
     'find "${CARGO_TARGET_DIR:-.}" -path "*/deps/*.d" -exec cat {} + | '
-    """grep -E '^[^ ]+: ' | grep -vF /registry/ | sed 's/^/\x02built /'"""
+    """grep -E '^[^ ]+: ' | grep -vE "^[^ ]+: +${CARGO_HOME:-$HOME/.cargo}/registry/" | sed 's/^/\x02built /'"""
 )
-"""Tells what sources each library and program was compiled from (`target: root other…`)."""
+"""Tells what sources each library and program was compiled from (`target: root other…`), those of dependencies left out: a path
+of the product may hold any name."""
 ENVIRONMENT = "CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never RUST_BACKTRACE=0"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from sandbox.grading.observations.brace_tests.braces import is_text
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.reports.base import Expected, Site
 from sandbox.grading.observations.reports.values import Types, Unreadable, Value, decode
-from sandbox.tasks.entropy import RAISES_BITS, SPOKEN, Guess
+from sandbox.tasks.entropy import RAISES_BITS, SPOKEN, Bag, Guess, Shown, shown_places
 from sandbox.tasks.spec import SuiteVerifier
 
 PATTERN_BITS = 4.0
@@ -37,30 +37,31 @@ def task_entropy(verifier: SuiteVerifier, plan: Plan | None, missed: Mapping[str
         for one in plan.expected.get(plan.ids[test_id], ())
         if one.site in missed.get(plan.ids[test_id], ())
     ]
-    return _bits_of(asked, plan, _shown(plan))
+    return _bits_of(asked, plan, _shown(plan), Guess())
 
 
 def most_bits(plan: Plan) -> dict[str, float]:
-    """Bits that each test of a plan asks for if none of its assertions is met. `task_entropy` is at most their sum."""
+    """Bits that each test of a plan asks for if none of its assertions is met and they share nothing. `task_entropy` is at most
+    their sum."""
     shown = _shown(plan)
-    return {test_id: _bits_of(plan.expected.get(name, ()), plan, shown) for test_id, name in plan.ids.items()}
+    return {test_id: _bits_of(plan.expected.get(name, ()), plan, shown, None) for test_id, name in plan.ids.items()}
 
 
 def _shown(plan: Plan) -> dict[str, frozenset[str]]:
     return {path: shown_values(path, text) for path, text in plan.files.items()}
 
 
-def _bits_of(asked: Iterable[Expected], plan: Plan, shown: Mapping[str, frozenset[str]]) -> float:
+def _bits_of(asked: Iterable[Expected], plan: Plan, shown: Mapping[str, frozenset[str]], guess: Guess | None) -> float:
+    """Without a `guess`, each assertion is a guess of its own."""
     sites = {site.number: site for site in plan.sites}
     seen = {(sites[one.site].kind, sites[one.site].condition, repr(sorted(one.values.items()))): one for one in asked}
     bits = {"value": 0.0, "predicate": 0.0, "raises": 0.0}
-    guess = Guess()
     for one in seen.values():
         site = sites[one.site]
         kind, found = kind_of(site, one), site_bits(site, one, shown.get(site.path, frozenset()), guess)
         bits[kind] = bits[kind] + found if kind == "value" else max(bits[kind], found)
     asks_message = any(sites[one.site].kind == "raises" and sites[one.site].condition for one in seen.values())
-    return sum(bits.values()) + PATTERN_BITS * asks_message
+    return sum(bits.values()) + PATTERN_BITS * asks_message + (guess.choices() if guess else 0.0)
 
 
 def kind_of(site: Site, expected: Expected) -> Literal["value", "predicate", "raises"]:
@@ -70,11 +71,21 @@ def kind_of(site: Site, expected: Expected) -> Literal["value", "predicate", "ra
     """
     if site.kind == "raises":
         return "raises"
+    sides = _sides(site)
+    if not sides:
+        return "predicate"
+    known = [value for side in sides if (value := _known(side, expected)) is not None]
+    return "raises" if known and isinstance(known[0].content, Types) else "value"
+
+
+def _sides(site: Site) -> tuple[ast.expr, ...]:
+    """Both sides of what asks for a value; none for another condition."""
     match ast.parse(site.condition, mode="eval").body:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
-            known = [value for side in (left, right) if (value := _known(side, expected)) is not None]
-            return "raises" if known and isinstance(known[0].content, Types) else "value"
-    return "predicate"
+            return left, right
+        case ast.Call(func=ast.Name(id="almost" | "same_items"), args=[left, right]):
+            return left, right
+    return ()
 
 
 def site_bits(site: Site, expected: Expected, shown: frozenset[str] = frozenset(), guess: Guess | None = None) -> float:
@@ -86,28 +97,58 @@ def site_bits(site: Site, expected: Expected, shown: frozenset[str] = frozenset(
     """
     if site.kind == "raises":
         return RAISES_BITS
-    match ast.parse(site.condition, mode="eval").body:
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
-            known = [value for side in (left, right) if (value := _known(side, expected)) is not None]
-            if not known:
-                return 0.0
-            content = known[0].content
-            if isinstance(content, Types):
-                return RAISES_BITS
-            guess, within = guess or Guess(), min(_bits_within(side, content) for side in (left, right))
-            told = is_text(site) and isinstance(content, str)
-            bits = guess.text(content, within) if told else guess.value(content, within)
-            is_shown = (content if is_text(site) else repr(content)) in shown
-            if is_shown and site.beside:
-                return 0.0  # a variable of the calling test holds it
-            return min(bits, math.log2(1 + len(shown))) if is_shown else bits
-    return 1.0
+    sides = _sides(site)
+    if not sides:
+        return 1.0
+    known = [value for side in sides if (value := _known(side, expected)) is not None]
+    if not known:
+        return 0.0
+    content = known[0].content
+    if isinstance(content, Types):
+        return RAISES_BITS
+    told = is_text(site) and isinstance(content, str)
+    is_shown = (content if told else repr(content)) in shown
+    if is_shown and site.beside:
+        return 0.0  # a variable of the calling test holds it
+    guess = guess or Guess()
+    asked = _asked(site)
+    if told and is_shown and not content.isnumeric():
+        asked = {key: ["the file"] for key in shown}  # a round trip, most often: one guess meets all of them
+    most = min(_bits_within(site, side, content) for side in sides)
+    if is_shown and (content if told else repr(content)) not in asked:
+        most = min(most, math.log2(1 + len(shown)))
+    if told and (not site.path.endswith(".go") or GO_VALUE.match(content) or SPOKEN.fullmatch(content)):
+        return guess.text(content, most, shown=asked)
+    return guess.value(_unordered(site, content), most, shown=asked)
 
 
-def _bits_within(side: ast.expr, content: object) -> float:
-    """Bits of a number that `approx` asks for: how often its tolerance fits between zero and the number. Infinite for any other
-    side."""
-    if not isinstance(side, ast.Call) or not isinstance(content, int | float) or not math.isfinite(content):
+GO_VALUE = re.compile(r"(?:\[\d*\]|map\[|&|\*|[\w./*]+\{|\(|struct\b|func\b|<nil>)[\s\S]*[\]})>]\Z")
+"""How Go tells anything but a text, a number or a truth."""
+
+
+def _asked(site: Site) -> Shown:
+    """The values that the question itself holds, which work reads in its call, with their places."""
+    found: dict[str, Sequence[str]] = {}
+    for leaf in site.leaves if not is_text(site) else ():
+        if leaf.observed:
+            found |= shown_places(leaf.source)
+    return found
+
+
+def _unordered(site: Site, content: Any) -> Any:
+    """What `assertCountEqual` asks for has no order."""
+    return Bag(content) if site.condition.startswith("same_items(") and isinstance(content, list | tuple) else content
+
+
+def _bits_within(site: Site, side: ast.expr, content: object) -> float:
+    """Bits of a number that `approx` or `almost` asks for: how often its tolerance fits between zero and the number. Infinite
+    for any other side."""
+    if not isinstance(content, int | float) or not math.isfinite(content):
+        return math.inf
+    whole = ast.parse(site.condition, mode="eval").body
+    if isinstance(whole, ast.Call):
+        return _bits_almost(whole, content)
+    if not isinstance(side, ast.Call):
         return math.inf
     given = dict(zip(("rel", "abs"), side.args[1:], strict=False)) | {word.arg: word.value for word in side.keywords}
     try:
@@ -120,6 +161,15 @@ def _bits_within(side: ast.expr, content: object) -> float:
         relative = 1e-6
     tolerance = max((relative or 0.0) * abs(content), absolute or 1e-12)
     return max(0.0, math.log2((abs(content) + 1.0) / tolerance)) if math.isfinite(tolerance) else 0.0
+
+
+def _bits_almost(call: ast.Call, content: float) -> float:
+    try:
+        given = {word.arg: float(ast.literal_eval(word.value)) for word in call.keywords}
+    except (ValueError, TypeError, SyntaxError):
+        return 0.0  # nobody knows how wide it is
+    tolerance = given.get("delta", 0.5 * 10.0 ** -min(given.get("places", 7.0), 300.0))
+    return max(0.0, math.log2((abs(content) + 1.0) / max(tolerance, 1e-12)))
 
 
 def shown_values(path: str, text: str) -> frozenset[str]:

@@ -24,7 +24,8 @@ ASSERTS = re.compile(
 COMPARES = re.compile(
     rb"(?<![=!<>])[!=]==?(?!=)|\s[<>]=?\s|\bswitch\b|\binstanceof\b|\.test\s*\((?!\s*['\"`])"
     rb"|\.(?:startsWith|endsWith|includes|indexOf|lastIndexOf|match|matchAll|search|localeCompare|has|hasOwn|hasOwnProperty"
-    rb"|some|every)\s*\(|(?<![\w$])(?:equals|isEqual|isDeepStrictEqual|eql?|same|matches)\s*\(|(?<![\w$.])in\b(?!\s*:)"
+    rb"|some|every|compare|find|findLast|findIndex|findLastIndex)\s*\(|\bObject\.is\s*\("
+    rb"|\bnew\s+(?:Set|Map)\s*\([^;\n]{0,300}?\)\s*\.\s*(?:size|get|keys|values|entries)\b|(?<![\w$])(?:equals|isEqual|isDeepStrictEqual|eql?|same|matches)\s*\(|(?<![\w$.])in\b(?!\s*:)"
 )
 """What shows an expectation also within a report: `$observe(0, (f(x).startsWith('Good')))`."""
 NEUTRAL = re.compile(

@@ -27,6 +27,14 @@ ASSERTS = re.compile(
     rb"|(?<![\w.])assert_\w+\s*\(|(?<!\w)(?:exit|abort|resume_unwind|panic_any)\s*\("
 )
 """What a test or helper decides by, if it does not report."""
+COMPARES = re.compile(
+    rb"[!=]=|\s[<>]=?\s|\bmatches!|\bassert_matches\b|(?:\"[^\"]*\"|'[^'\n]*'|(?<![\w.])\d[\w.]*)\s*\)*\s*(?:\||=>)"
+    rb"|\blet\s+[\w:(&]*[\"']|\]\s*\)?\s*(?:\.get\b|\[)"
+    rb"|\.(?:starts_with|ends_with|contains|contains_key|matches|match_indices|find|rfind|position|rposition|strip_prefix"
+    rb"|strip_suffix|eq|ne|lt|gt|cmp|partial_cmp|eq_ignore_ascii_case|binary_search\w*|any|all|is_match)\s*\("
+    rb"|\.(?:r?splitn?|r?split_once|split_terminator|trim_\w*matches|replacen?)\s*\(\s*[^)\n]{0,80}?\" {3}"
+)
+"""What shows an expectation also within a report, strings blanked out: `oc_observe!(0, 0, greet(x).matches("Good"))`."""
 EXPECTS = re.compile(rb"\.expect(?:_err)?\s*\(\s*(?P<text>\"[^\"]*\")\s*,?\s*\)")
 ENDS = re.compile(rb"#\[should_panic|->\s*(?:\w+::)*Result\b")
 """How a test may end otherwise."""
@@ -65,7 +73,7 @@ class RustRewriter:
             )  # fmt: skip
 
     def decides(self, code: bytes) -> bool:
-        return ASSERTS.search(code) is not None or ENDS.search(code) is not None
+        return ASSERTS.search(code) is not None or ENDS.search(code) is not None or COMPARES.search(code) is not None
 
     def items(self, path: str, source: bytes, code: bytes) -> list[Item]:
         return [
@@ -76,7 +84,11 @@ class RustRewriter:
         ]
 
     def _item_decides(self, code: bytes) -> bool:
-        return self.decides(code) if b"#[test]" in code else ASSERTS.search(code) is not None
+        if b"#[test]" in code:
+            return self.decides(code)
+        if b"macro_rules! oc_observe" in code:
+            return False
+        return ASSERTS.search(code) is not None or COMPARES.search(code) is not None
 
     def scope(self, path: str) -> str | None:
         if not path.endswith(".rs"):

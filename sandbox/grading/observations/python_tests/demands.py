@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from sandbox.grading.observations.python_tests.origins import Origin, Origins
 from sandbox.grading.observations.python_tests.purity import Function, called
 from sandbox.grading.observations.python_tests.scopes import Scope
 from sandbox.grading.observations.python_tests.trees import walk
+
+TAKES_OUT = frozenset(
+    {"removeprefix", "removesuffix", "replace", "partition", "rpartition", "split", "rsplit", "strip", "lstrip", "rstrip", "sub",
+     "subn", "translate", "expandtabs"}
+)  # fmt: skip
+SEEKS = frozenset(
+    {"startswith", "endswith", "find", "rfind", "index", "rindex", "count", "match", "search", "fullmatch", "findall", "finditer",
+     "isdisjoint", "issubset", "issuperset", "difference", "intersection", "symmetric_difference", "get", "pop",
+     "SequenceMatcher", "get_close_matches", "unified_diff", "ndiff", "fnmatch", "fnmatchcase", "compare_digest", "eq", "ne",
+     "contains", "countOf", "indexOf", "commonprefix", "bisect", "bisect_left", "bisect_right"}
+)  # fmt: skip
+"""Functions and methods that compare one of their operands with another, or leave what is not in it."""
+TEXT = re.compile(r"\w\w")
 
 
 def decides_inside(origins: Origins, node: ast.expr, scope: Scope, seen: set[str] | None = None) -> bool:
@@ -30,6 +44,74 @@ def decides_inside(origins: Origins, node: ast.expr, scope: Scope, seen: set[str
         if len(operands) > 1 and _contrast(origins, operands, scope, isinstance(part, ast.Compare)):
             return True
     return False
+
+
+def contrasts_within(origins: Origins, node: ast.expr, scope: Scope, seen: set[str] | None = None) -> bool:
+    """Whether an expression that is reported, or what its names are made of, compares within something computed with what the
+    test writes out, as `texts.count("Good day")` does: the report tells the result, and the test shows the expectation.
+
+    What an object of the product is asked for is its input, not an expectation: `Trie(words).find("Good day")`.
+    """
+    seen = set() if seen is None else seen
+    for part in walk(node):
+        match part:
+            case ast.Compare(left=left, comparators=others):
+                if _contrast(origins, [left, *others], scope, True):
+                    return True
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in SEEKS | TAKES_OUT:
+                operands = [value, *args]
+                if not _is_object(value, scope) and _sets_apart(origins, operands, scope, name in TAKES_OUT):
+                    return True
+            case ast.Call(func=ast.Name(id=name), args=args) if name in SEEKS | TAKES_OUT:
+                if _sets_apart(origins, list(args), scope, name in TAKES_OUT):
+                    return True
+            case ast.Subscript(value=value, slice=key) if not isinstance(key, ast.Slice):
+                if origins.of(value, scope) is Origin.OWN and origins.of(key, scope) is Origin.COMPUTED:
+                    return True
+            case ast.BinOp(left=left, op=ast.Sub() | ast.BitAnd() | ast.BitXor(), right=right):
+                if _sets_apart(origins, [left, right], scope, True):
+                    return True
+            case ast.Name(id=name) if name not in seen:
+                seen.add(name)
+                if any(contrasts_within(origins, source, scope, seen) for source in scope.sources.get(name, ())):
+                    return True
+    return False
+
+
+def _sets_apart(origins: Origins, operands: list[ast.expr], scope: Scope, texts: bool) -> bool:
+    """Whether one operand is computed and another one of the test's own, with `texts` one of two letters or more."""
+    found = [(origins.of(operand, scope), operand) for operand in operands]
+    if not any(origin is Origin.COMPUTED for origin, _ in found):
+        return False
+    own = [operand for origin, operand in found if origin is Origin.OWN and not _is_truth(operand)]
+    return any(_writes(operand, scope, texts, set()) for operand in own)
+
+
+def _writes(node: ast.expr, scope: Scope, texts: bool, seen: set[str]) -> bool:
+    """Whether the test writes out a value in an expression or in what its names are made of."""
+    for part in walk(node):
+        if isinstance(part, ast.Constant):
+            value = part.value.decode("latin-1") if isinstance(part.value, bytes) else part.value
+            if TEXT.search(value) if isinstance(value, str) else not texts and not _is_truth(part):
+                return True
+        elif isinstance(part, ast.Name) and part.id not in seen:
+            seen.add(part.id)
+            around: Scope | None = scope
+            while around is not None and part.id not in around.sources:
+                around = around.outer
+            if around is not None and any(_writes(one, around, texts, seen) for one in around.sources[part.id]):
+                return True
+    return False
+
+
+def _is_object(node: ast.expr, scope: Scope) -> bool:
+    """Whether it is an object that the test makes of a class: `Trie()`, or a name or an attribute of one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    if isinstance(node, ast.Name):
+        sources = scope.sources.get(node.id, [])
+        return node.id in ("self", "cls") or (bool(sources) and all(called(source)[:1].isupper() for source in sources))
+    return called(node)[:1].isupper()
 
 
 def _contrast(origins: Origins, operands: list[ast.expr], scope: Scope, compares: bool) -> bool:

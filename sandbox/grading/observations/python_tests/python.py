@@ -18,7 +18,13 @@ from sandbox.grading.observations.python_tests.blanking import (
     names_in_body,
     strip,
 )
-from sandbox.grading.observations.python_tests.demands import decides_inside, inputs, is_closed, is_of_made
+from sandbox.grading.observations.python_tests.demands import (
+    contrasts_within,
+    decides_inside,
+    inputs,
+    is_closed,
+    is_of_made,
+)
 from sandbox.grading.observations.python_tests.lifting import (
     DEEP,
     RESIDUAL,
@@ -250,6 +256,8 @@ class _Writer(ast.NodeTransformer):
             expected = [node for node, origin in zip(observed, origins, strict=True) if origin < Origin.COMPUTED]
             self._show({name for node in expected for name in self.origins.behind(node, self._scope)})
         elif len(observed) > 1 and is_of_made(self.origins, observed[-1], self._scope):
+            self.shows.add(tuple(self._where))
+        if any(contrasts_within(self.origins, node, self._scope) for node in observed):
             self.shows.add(tuple(self._where))
         truth = isinstance(condition, ast.Name | ast.UnaryOp) and len(observed) == 1
         if truth and decides_inside(self.origins, observed[0], self._scope):

@@ -148,8 +148,30 @@ def test_rust(body, found):
         (GO, go("\tgot, err := F(1)\n\tif err != nil {\n\t\tt.Fatal(err)\n\t}\n\tif got != 7 {\n\t\tt.Error(got)\n\t}"), False),
         (GO, go("\tif F(1) != 3 && G(1) != 4 {\n\t\tt.Fatal()\n\t}"), True),
         (GO, go("\tif got := F(1); got != 7 {\n\t\tt.Fatal(got)\n\t}\n\trequire.True(t, G(1))"), True),
+        (JS, js("assert.strictEqual(Buffer.compare(f(1), Buffer.from('Good day')), 0);"), True),
+        (JS, js("assert.strictEqual(new Set([f(1), 'Good day']).size, 1);"), True),
+        (JS, js("assert.strictEqual(new Map([['Good day', 7]]).get(f(1)), 7);"), True),
+        (JS, js("assert.strictEqual(f(new Map([['a', 1]]), new Set([2])), 7);"), False),
+        # Comparisons within what is reported.
+        (GO, go('\tif n := strings.Count(F("a"), "Good day"); n != 1 {\n\t\tt.Fatal(n)\n\t}'), True),
+        (GO, go('\tif strings.Index(F("a"), "Good day") != 0 {\n\t\tt.Fatal()\n\t}'), True),
+        (GO, go('\tif got := strings.HasPrefix(F("a"), "Good"); got != true {\n\t\tt.Fatal()\n\t}'), True),
+        (GO, go('\tn := 0\n\tfor _, x := range All() {\n\t\tif x == "Good day" {\n\t\t\tn++\n\t\t}\n\t}\n'
+                "\tif n != 1 {\n\t\tt.Fatal(n)\n\t}"), True),
+        (GO, go('\tif got := map[string]int{"Good day": 7}[F(1)]; got != 7 {\n\t\tt.Fatal(got)\n\t}'), True),
+        (GO, go('\tif got := strings.Split(F("a"), ", "); len(got) != 2 {\n\t\tt.Fatal(got)\n\t}'), False),
+        (GO, go('\tfor i := 0; i < 3; i++ {\n\t\tif got := F(i); got != 7 {\n\t\t\tt.Error(got)\n\t\t}\n\t}'), False),
+        (GO, go("\tfor _, c := range []struct {\n\t\tin      int\n\t\twantErr bool\n\t}{{1, true}} {\n"
+                "\t\t_, err := F(c.in)\n\t\tif (err != nil) != c.wantErr {\n\t\t\tt.Error(err)\n\t\t}\n\t}"), False),
         (RUST, rust("assert_eq!(f(1), 7);"), False),
         (RUST, rust("assert_eq!(f(1), 7); assert!(f(2) > 3);"), True),
+        (RUST, rust('assert_eq!(f(1).starts_with("Good"), true);'), True),
+        (RUST, rust('assert_eq!(f(1).matches("Good day").count(), 1);'), True),
+        (RUST, rust('let at = f(1).find("Good day").unwrap();\n    assert_eq!(at, 14);'), True),
+        (RUST, rust('assert_eq!(match f(1) { "Good day" => 1, _ => 0 }, 1);'), True),
+        (RUST, rust('let n = f(1).iter().filter(|x| *x == "Good day").count();\n    assert_eq!(n, 14);'), True),
+        (RUST, rust("let rows: Vec<&str> = f(1).split(',').collect();\n    assert_eq!(rows.len(), 3);"), False),
+        (RUST, rust("assert_eq!(f(1).unwrap(), 7);"), False),
     ],
 )  # fmt: skip
 def test_what_a_test_decides_besides_its_reports_is_found(rewriter, source, decides):

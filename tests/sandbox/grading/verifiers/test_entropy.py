@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.grading.observations.brace_tests.braces import TEXT
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.reports.base import Expected, Leaf, Site
 from sandbox.grading.verifiers.entropy import most_bits, shown_values, site_bits, task_entropy
@@ -198,6 +199,82 @@ def test_what_is_known_makes_no_value_dearer_and_the_second_time_is_free(value, 
         guess.value(one)
     assert 0.0 <= guess.value(value) <= value_bits(value) <= 24.0
     assert guess.value(value) == 0.0
+
+
+def of(*cases: tuple[tuple[object, ...], object]) -> float:
+    made = tuple((repr(arguments), repr(answer)) for arguments, answer in cases)
+    return calls_entropy(CallsVerifier(module="m.py", function="f", cases=made), range(len(made)))
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        ((("abc", "d"), "abc"), (("hello", "w"), "hello"), (("xyz", "q"), "xyz")),
+        ((("abc",), "abc"), (("hello",), "hello"), (("xyz",), "xyz"), (("q",), "q")),
+        ((([9, 1, 2],), 9), (([8, 3],), 8), (([7, 2, 2],), 7)),
+        ((("abc",), ["abc"]), (("hello",), ["hello"])),
+    ],
+    ids=["return a", "return text", "return items[0]", "return [text]"],
+)
+def test_one_place_in_the_arguments_is_one_choice(cases) -> None:
+    """Work that returns what stands there meets them all."""
+    assert of(*cases) < MIN_ENTROPY
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        (((3, 9), 9), ((8, 1), 8), ((2, 7), 7), ((9, 4), 9)),
+        ((([1, 9, 2],), 9), (([8, 3],), 8), (([7, 2, 20],), 20)),
+        ((([1, 2, 3],), [3, 2, 1]), (([4, 5],), [5, 4])),
+        ((([1, 2, 3],), 6), (([4, 5],), 9)),
+        ((("ab c",), "AB C"), (("xyz",), "XYZ")),
+        (((["a", "b", "a"], "a"), 2), ((["x"], "x"), 1), ((["x"], "y"), 0), ((["q", "q", "q"], "q"), 3)),
+    ],
+    ids=["max", "largest", "reverse", "sum", "upper", "count"],
+)
+def test_what_has_to_be_computed_asks_for_enough(cases) -> None:
+    assert of(*cases) >= MIN_ENTROPY
+
+
+def observed(number: int, condition: str, source: str, path: str = "t.py") -> Site:
+    return Site(
+        number=number, path=path, test=("t",), condition=condition, leaves=(Leaf(observed=True, source=source),)
+    )
+
+
+def bits_of(*sites: Site, text: str = "") -> float:
+    expected = {"t.py::test_a": tuple(Expected(site=site.number) for site in sites)}
+    plan = Plan(files={"t.py": text}, ids=IDS, sites=sites, expected=expected)
+    return task_entropy(VERIFIER, plan, {"t.py::test_a": {site.number for site in sites}})
+
+
+def test_round_trips_are_one_guess() -> None:
+    """`encode` and `decode` may both return what they get."""
+    texts = ("abc", "hello", "long text")
+    sites = [observed(n, f"v0 == {text!r}", f"decode(encode({text!r}))") for n, text in enumerate(texts)]
+    assert bits_of(*sites, text="".join(f"see(decode(encode({text!r})))\n" for text in texts)) < MIN_ENTROPY
+
+
+def test_a_near_number_and_items_without_order_are_values() -> None:
+    assert (
+        bits_of(observed(0, "almost(v0, 0.7071067)", "f(1)"), observed(1, "almost(v0, 1.4142135)", "f(2)"))
+        > 2 * MIN_ENTROPY
+    )
+    assert bits_of(observed(0, "almost(v0, 40.0, delta=30)", "f(1)")) < 1.0
+    assert bits_of(observed(0, "almost(v0, 40.0, places=0)", "f(1)")) < 8.0
+    words = bits_of(observed(0, "same_items(v0, ['some', 'words'])", "f(1)"))
+    assert words == value_bits({"some", "words"}) > MIN_ENTROPY
+
+
+@pytest.mark.parametrize(
+    ("told", "enough"),
+    [("[docs](a.html)", True), ("[INFO] started", True), ("[]string{}", False), ("main.T{}", False), ("true", False)],
+)
+def test_a_text_of_go_may_have_brackets(told: str, enough: bool) -> None:
+    site = observed(0, "v0 == v1", TEXT, "t_test.go")
+    bits = site_bits(site, Expected(site=0, values={1: told}))
+    assert (bits >= MIN_ENTROPY) is enough
 
 
 def test_a_predicate_asks_for_the_cases_that_change():
