@@ -80,8 +80,9 @@ REAL = (
     Preset(
         "composer",
         "The published Composer recipe",
-        "Everything that the reports describe: length penalty, behaviour rewards, self-summarization, textual feedback, "
-        "router replay, bfloat16 publishing, the full harness and a curriculum.",
+        "What the reports describe of reward, session and sampling: length penalty, behaviour rewards, self-summarization, "
+        "textual feedback, router replay, bfloat16 publishing, the full harness and a curriculum. KL and draft heads are off: their "
+        "weights are not published.",
         RunConfig(
             name="Composer recipe",
             stage=RLConfig(
