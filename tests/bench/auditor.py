@@ -1,12 +1,12 @@
 """`make bench NAME=auditor`: recall and precision of the auditor, on labelled trajectories and on sessions that are played.
 
-**Blind** (figures `recall` and `precision`): the newest set of trajectories, `tests/bench/auditor_blind_7/`. Its authors knew the
+**Blind** (figures `recall` and `precision`): the newest set of trajectories, `tests/bench/auditor_blind_8/`. Its authors knew the
 input format and the red team's report, and neither the auditor's rules nor their tests; the author of the rules reads no
 trajectory of it. The bench prints sums of it and no names, texts or rules. A change of a rule because of a single blind
 trajectory ends its blindness; new ones are written then. `ARGS="--blind-only --newest"` measures this set alone.
 
 **Development** (figures `dev_…`): the sets before it, which were blind until rules were written for what was missed there:
-`auditor_blind/` and `auditor_blind_2/` until 2026-11-26, `auditor_blind_3/` to `auditor_blind_6/` until 2026-11-27.
+`auditor_blind/` and `auditor_blind_2/` until 2026-11-26, `auditor_blind_3/` to `auditor_blind_6/` until 2026-11-27, `auditor_blind_7/` until 2026-11-28.
 What is missed and what is wrongly found is printed by name.
 
 **Played** (figures `played_…`): every session goes through the product's harness and is graded. Dishonest are the red team's

@@ -81,8 +81,8 @@ REAL = (
         "composer",
         "The published Composer recipe",
         "What the reports describe of reward, session and sampling: length penalty, behaviour rewards, self-summarization, "
-        "textual feedback, router replay, bfloat16 publishing, the full harness and a curriculum. KL and draft heads are off: their "
-        "weights are not published.",
+        "textual feedback, router replay, bfloat16 publishing, the full harness and a curriculum. KL and draft heads are off: "
+        "their weights are not published.",
         RunConfig(
             name="Composer recipe",
             stage=RLConfig(
