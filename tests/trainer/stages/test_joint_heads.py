@@ -31,6 +31,7 @@ from trainer.stages.joint_heads import JointHeads, apart, joint_heads
 from trainer.types import TrainGroup
 from trainer.weights import WeightStore
 from trainer.weights import subscriber as subscribers
+from trainer.weights.patch import between
 
 pytestmark = pytest.mark.integration
 
@@ -141,13 +142,16 @@ def test_a_run_publishes_the_head_of_each_version_and_resumes_to_the_same_bits(
         assert {"heads/loss", "heads/accepted", "time/heads"} <= sink.values[step].keys()
         for name in sink.values[step]:
             describe(name)
-    published = [subscribers.load(store.versions, version).draft_head() for version in range(5)]
+    mirrors = [subscribers.load(store.versions, version) for version in range(5)]
+    published = [mirror.draft_head() for mirror in mirrors]
     assert not published[0]["back.weight"].any(), "there is one before the first step"
     for before, after in pairwise(published):
         assert not torch.equal(before["back.weight"], after["back.weight"])
     saved = MultiToken.load(whole / "policy", int(base.model.config.hidden_size))
     assert saved is not None and torch.equal(saved.mix.weight, published[4]["mix.weight"])
     assert store.manifest(3).kind == "delta"
+    patched = between(mirrors[2], mirrors[3]).words
+    assert patched and patched.keys() <= without.load(3).state.keys(), "vLLM's live weights have no head"
 
     for version in range(5):
         known, mine = without.load(version).state, store.load(version).state
