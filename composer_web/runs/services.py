@@ -74,11 +74,11 @@ def _checked(config: RunConfig) -> tuple[Derived, list[str]]:
         check_reward(stage.reward, "stage.reward.")
         check_feedback(stage.textual_feedback, "stage.textual_feedback.")
         warnings += config_checks.warnings_of(config)
-        if stage.sampling.num_speculative_tokens and not (weights.path / "mtp").is_dir():
+        drafts = stage.sampling.num_speculative_tokens
+        if drafts and not stage.mtp.joint and not (weights.path / "mtp").is_dir():
             warnings.append(
-                f"{config.policy!r} has no draft head, so "
-                f"stage.sampling.num_speculative_tokens={stage.sampling.num_speculative_tokens} "
-                "changes nothing; stages train one as their last act with mtp.num_speculative_tokens"
+                f"{config.policy!r} has no draft head, so stage.sampling.num_speculative_tokens={drafts} changes nothing; "
+                "set stage.mtp.num_speculative_tokens too, and the run trains one while engines draft with it"
             )
         need = stage.steps * stage.groups_per_step if not stage.sessions.channel else 0
         usable, rejected = _usable_tasks(stage.suite, "stage.suite") if need else (0, 0)

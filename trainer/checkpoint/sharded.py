@@ -21,17 +21,25 @@ FAILURES = (OSError, ValueError, RuntimeError, TimeoutError, CheckpointException
 """Errors of writing and reading."""
 
 
+def optimizer_entries(reader: FileSystemReader) -> dict[str, TensorStorageMetadata]:
+    """What is known of each tensor of the optimizer, by name, without reading it. Raises `FAILURES`."""
+    prefix = f"{OPTIMIZER}."
+    return {
+        name.removeprefix(prefix): entry
+        for name, entry in reader.read_metadata().state_dict_metadata.items()
+        if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)
+    }
+
+
 def read_optimizer(path: Path) -> dict[str, Tensor]:
     """The full optimizer state of a sharded checkpoint, for a run on one process. Raises OSError."""
     reader = FileSystemReader(path / SHARDS)
-    prefix = f"{OPTIMIZER}."
     try:
         content: dict[str, Any] = {
-            name: torch.empty(entry.size, dtype=entry.properties.dtype)
-            for name, entry in reader.read_metadata().state_dict_metadata.items()
-            if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)
+            f"{OPTIMIZER}.{name}": torch.empty(entry.size, dtype=entry.properties.dtype)
+            for name, entry in optimizer_entries(reader).items()
         }
         load(content, storage_reader=reader, no_dist=True)
     except FAILURES as error:
         raise OSError(f"{SHARDS}: {error}") from error
-    return {name.removeprefix(prefix): tensor for name, tensor in content.items()}
+    return {name.removeprefix(f"{OPTIMIZER}."): tensor for name, tensor in content.items()}

@@ -105,18 +105,43 @@ class TextualFeedbackConfig(Part):
 
 
 class MTPConfig(Part):
-    """An MTP draft head for speculative decoding (`mtp/` beside the weights of a checkpoint). It trains once, after the last
-    step of the stage, on what the policy itself would say in the last texts or rollouts of the stage."""
+    """An MTP draft head for speculative decoding (`mtp/` beside the weights of a checkpoint). It learns by self-distillation
+    what the policy itself would say in the stage's texts or rollouts; the policy's own loss knows nothing of it."""
 
     num_speculative_tokens: int = setting(
         0, "Draft tokens that the head predicts; 0 trains no head and keeps an existing one", ge=0, le=8
     )
-    train_tokens: int = setting(65536, "Max tokens of texts or rollouts that the head trains on", ge=2, advanced=True)
+    schedule: Literal["joint", "end"] = setting(
+        "joint",
+        "joint: the head trains at every optimiser step, on the step's tokens, and each published version brings it; "
+        "end: once, after the last step",
+        advanced=True,
+    )
+    tokens_per_step: int = setting(4096, "Max tokens of a step that the head trains on (joint)", ge=16, advanced=True)
+    train_tokens: int = setting(
+        65536, "Max tokens of the last texts or rollouts that the head trains on (end)", ge=2, advanced=True
+    )
     seq_len: int = setting(192, "Length of one training sequence, in tokens", ge=16, advanced=True)
     hidden_size: int = setting(256, "Hidden size of the head", ge=1, advanced=True)
-    steps: int = setting(400, "Optimiser steps", ge=1, advanced=True)
-    batch_size: int = setting(8, "Sequences in one step", ge=1, advanced=True)
-    learning_rate: float = setting(3e-3, "Peak learning rate, which falls as a cosine", gt=0, le=1, advanced=True)
+    steps: int = setting(400, "Optimiser steps of the head (end)", ge=1, advanced=True)
+    batch_size: int = setting(8, "Sequences in one optimiser step of the head", ge=1, advanced=True)
+    learning_rate: float = setting(
+        3e-3,
+        "Peak learning rate of the head. joint: it warms up and falls as the policy's does; end: it falls as a cosine",
+        gt=0,
+        le=1,
+        advanced=True,
+    )
+
+    @property
+    def joint(self) -> bool:
+        """Whether a head trains at every step."""
+        return self.num_speculative_tokens > 0 and self.schedule == "joint"
+
+    @property
+    def at_end(self) -> bool:
+        """Whether a head trains after the last step."""
+        return self.num_speculative_tokens > 0 and self.schedule == "end"
 
     @model_validator(mode="after")
     def _pieces(self) -> MTPConfig:

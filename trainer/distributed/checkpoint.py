@@ -29,7 +29,7 @@ from transformers import PreTrainedModel
 
 from trainer import policy as policies
 from trainer.checkpoint.resume import unfit
-from trainer.checkpoint.sharded import FAILURES, OPTIMIZER, SHARDS
+from trainer.checkpoint.sharded import FAILURES, OPTIMIZER, SHARDS, optimizer_entries
 from trainer.checkpoint.store import (
     OPTIMIZER_FILE,
     POLICY_DIR,
@@ -40,6 +40,7 @@ from trainer.checkpoint.store import (
 from trainer.distributed import policy_files
 from trainer.distributed.fsdp import scatter_state
 from trainer.distributed.parallel_dims import PATIENCE, Meshes
+from trainer.stages.joint_heads import JointHeads, apart, of_head
 
 WEIGHTS = "policy"
 
@@ -102,9 +103,12 @@ class ShardedCheckpoints:
             for left in store.root.glob(".step-*.partial"):  # of a run that was killed while it wrote
                 shutil.rmtree(left)
 
-    def save(self, policy: policies.Policy, learner: Trained, state: CheckpointState) -> None:
+    def save(
+        self, policy: policies.Policy, learner: Trained, state: CheckpointState, *, heads: JointHeads | None = None
+    ) -> None:
         """Start a checkpoint; `finished` and `wait` report its completion. Waits for the previous one first."""
         self.wait()
+        policy = heads.beside(policy) if heads else policy
         scratch: Path = self.meshes.from_first(self.store.scratch(state.step))
         if self.meshes.rank == 0:
             self.store.root.mkdir(parents=True, exist_ok=True)
@@ -113,7 +117,7 @@ class ShardedCheckpoints:
         distributed.barrier(group=self._group)
         # Whatever the storage does with it, what is written is what is now: the next step changes it in place.
         staged = policy_files.stage(learner.model, self.meshes, learner.published_state(), file_bytes=self._file_bytes)
-        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.resume_state()}
+        content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: _resumed_by(learner, heads)}
         written = cast(
             "Future[Any]",
             async_save(content, storage_writer=self._writer(scratch / SHARDS), process_group=self._group),
@@ -146,14 +150,23 @@ class ShardedCheckpoints:
             )
         return pending.path if pending else None
 
-    def load(self, path: Path, learner: Trained) -> None:
-        """Load weights and optimizer state from `path`, whatever ranks wrote it. Raises CheckpointError."""
+    def load(self, path: Path, learner: Trained, *, heads: JointHeads | None = None) -> None:
+        """Load weights and optimizer state from `path`, whatever ranks wrote it. Raises CheckpointError.
+
+        `heads` stay as they are where the checkpoint is of a stage without any.
+        """
         try:
             if (path / SHARDS).is_dir():
-                content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: learner.resume_state()}
-                load(content, storage_reader=FileSystemReader(path / SHARDS), process_group=self._group)
+                reader = FileSystemReader(path / SHARDS)
+                if heads and not any(map(of_head, optimizer_entries(reader))):
+                    heads = None
+                content = {WEIGHTS: learner.model.state_dict(), OPTIMIZER: _resumed_by(learner, heads)}
+                load(content, storage_reader=reader, process_group=self._group)
             else:
-                scatter_state(load_file(path / OPTIMIZER_FILE), learner.resume_state())
+                optimizer, of_heads = apart(load_file(path / OPTIMIZER_FILE))
+                scatter_state(optimizer, learner.resume_state())
+                if heads:
+                    heads.load_state_tensors(of_heads)
         except (*FAILURES, KeyError) as error:
             raise unfit(path, error) from error
 
@@ -188,6 +201,10 @@ class ShardedCheckpoints:
                 with suppress(TimeoutError):  # whatever it came to: until then it writes there
                     pending.written.exception(timeout=PATIENCE.total_seconds())
                 shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _resumed_by(learner: Trained, heads: JointHeads | None) -> dict[str, Tensor]:
+    return learner.resume_state() | (heads.state_tensors() if heads else {})
 
 
 __all__ = ["SHARDS", "ShardedCheckpoints", "to_disk"]

@@ -31,6 +31,7 @@ from trainer.rl.backend import STAGE, Published
 from trainer.rl.learner import build_adapters
 from trainer.rl.reference import Reference
 from trainer.stages.base import GroupSource, StageSink
+from trainer.stages.joint_heads import joint_heads
 from trainer.types import TrainGroup
 from trainer.weights import RankPublisher, WeightStore
 
@@ -89,8 +90,11 @@ class ShardedRL:
             anchor_every=config.checkpoint.anchor_every,
             mode=config.checkpoint.codec,
         )
+        self.heads = joint_heads(
+            self.policy, self.teacher(), config.mtp, optimizer=config.optimizer, total_steps=config.steps, seed=seed
+        )
         if self.found:
-            self.sharded.load(self.found.path, self.learner)
+            self.sharded.load(self.found.path, self.learner, heads=self.heads)
 
     def learn_from_hints(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
         return learn_from_hints(self.ranks.root, self.meshes, groups, self.config)
@@ -103,6 +107,8 @@ class ShardedRL:
         anchor = version % self.config.checkpoint.anchor_every == 0
         probe = self.ranks.probe()
         parts = published_slices(self.policy.model, self.meshes, self.learner.published_state())
+        if self.heads and self.meshes.rank == 0:  # every rank has the whole of it
+            parts |= self.heads.published()
         published(self.publisher.publish(version, parts, anchor=anchor, probe=probe), None)
         if self.meshes.rank == 0:
             self.store.collect(keep=self.config.checkpoint.keep_versions)
@@ -120,7 +126,7 @@ class ShardedRL:
     def save(self, policy: Policy, state: CheckpointState, sink: StageSink, *, final: bool) -> Path:
         """Start a checkpoint of the current step and report the previous one. The final checkpoint is awaited."""
         self._report(sink, self.sharded.wait())
-        self.sharded.save(policy, self.learner, state)
+        self.sharded.save(policy, self.learner, state, heads=self.heads)
         if self.reference is not None:
             self.reference.saved()
         if final or sink.should_stop():

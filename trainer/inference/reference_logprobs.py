@@ -27,7 +27,7 @@ def reference(store: Versions | None, version: int, folder: Path, mirror: Mirror
 
 def _own(folder: Path, mirror: Mirror | None) -> Probe | None:
     files = sorted(folder.glob("*.safetensors"))
-    sizes = [raw.words for raw in mirror.raw.values()] if mirror else [file.stat().st_size // 2 for file in files]
+    sizes = [raw.words for raw in mirror.policy.values()] if mirror else [file.stat().st_size // 2 for file in files]
     if sum(sizes) > LARGEST_REFERENCE:
         return None
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig  # seconds, and a hundred megabytes

@@ -151,7 +151,9 @@ METRICS: dict[str, Metric] = {
     "time/publish_background": Metric(
         "Publish weights, beside training", "s", "from the copy of the version until it is in the weight store"
     ),
-    "time/heads": Metric("Draft head training", "s", "the draft head, once, after the last step"),
+    "time/heads": Metric(
+        "Draft head training", "s", "the draft head, on the step's tokens or once after the last step"
+    ),
     "time/checkpoint": Metric("Checkpoint", "s", "writing the step checkpoint"),
     "time/episode": Metric("Episode", "s", "mean wall time of a rollout, grading included"),
     "time/generate": Metric("Episode: generate", "s", "mean wall time a rollout waits for the engine"),
@@ -185,10 +187,10 @@ METRICS: dict[str, Metric] = {
     "heads/accepted": Metric(
         "Draft head: accepted",
         "share",
-        "guesses of the trained head that are the policy's first choice, as are those before them, on texts it has not "
+        "guesses of the draft head that are the policy's first choice, as are those before them, on texts it has not yet "
         "learned from",
     ),
-    "heads/loss": Metric("Draft head: divergence", "nats/token", "KL of the policy to the trained head on those texts"),
+    "heads/loss": Metric("Draft head: divergence", "nats/token", "KL of the policy to the draft head on those texts"),
     "speed/train_tokens": Metric("Training speed", "tokens/s", "real tokens through the trainer by its busy seconds"),
     "speed/generate_tokens": Metric("Generation speed", "tokens/s", "policy tokens sampled by seconds of wall time"),
     "speed/model_flops": Metric(

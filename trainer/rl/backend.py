@@ -26,6 +26,7 @@ from trainer.rl.learner import build_learner, build_reference
 from trainer.rl.reference import Reference
 from trainer.stages.base import StageSink
 from trainer.stages.device import placed
+from trainer.stages.joint_heads import JointHeads, apart, joint_heads
 from trainer.types import TrainGroup
 from trainer.weights import Manifest, WeightStore
 from trainer.weights.async_publish import Background
@@ -45,6 +46,8 @@ class RLBackend(Protocol):
     learner: Learner
     found: Checkpoint | None
     """The checkpoint that was resumed."""
+    heads: JointHeads | None
+    """The draft head that trains at every step; versions and checkpoints have it."""
 
     def learn_from_hints(self, groups: Sequence[TrainGroup]) -> dict[str, float]:
         """Accumulate textual-feedback gradients for the next optimiser step; return metrics."""
@@ -95,9 +98,15 @@ class SingleProcess:
         self.policy = policies.load(self.found.policy_dir if self.found and from_checkpoint else policy_dir)
         self.reference = build_reference(config, policy_dir, store)
         self.learner = build_learner(self.policy, config, seed=seed, reference=self.reference, published=store.format)
+        self.heads = joint_heads(
+            self.policy, self.teacher(), config.mtp, optimizer=config.optimizer, total_steps=config.steps, seed=seed
+        )
         if self.found:
+            state, of_heads = apart(self.found.optimizer)
             try:
-                self.learner.load_state_tensors(self.found.optimizer)
+                self.learner.load_state_tensors(state)
+                if self.heads:
+                    self.heads.load_state_tensors(of_heads)
             except ValueError as error:
                 raise unfit(self.found.path, error) from error
 
@@ -110,7 +119,7 @@ class SingleProcess:
     def publish(self, version: int, sink: StageSink, published: Published) -> None:
         probe = measure_model(self.learner.model, tokenizer=self.policy.tokenizer, dtype=self.store.format)
         self.publishing.wait()  # before the copy: there are never three
-        frozen = self.store.freeze(self.learner.weights())
+        frozen = self.store.freeze(self.learner.weights() | (self.heads.published() if self.heads else {}))
         self.publishing.begin(partial(self._write, version, frozen, probe, published))
 
     def _write(self, version: int, frozen: Frozen, probe: Probe, published: Published) -> None:
@@ -134,8 +143,8 @@ class SingleProcess:
         """Saves once the step's version is in the store."""
         self.publishing.wait()
         path = self.checkpoints.save(
-            policy,
-            self.learner.state_tensors(),
+            self.heads.beside(policy) if self.heads else policy,
+            self.learner.state_tensors() | (self.heads.state_tensors() if self.heads else {}),
             state,
             weights=self.learner.weights(),
             dtype=torch.bfloat16 if self.learner.master else None,  # they are rounded already

@@ -205,10 +205,13 @@ def _one_step(
     if keep_streams is not None:
         keep_streams(stage.learner.streams(groups, step=stage.step))
     _report_faults(stage, groups, values, sink)
+    if stage.backend.heads:  # before the version, which brings the head
+        values |= stage.backend.heads.train((s.tokens for group in groups for s in group.samples), step=stage.step)
+        clock.lap("time/heads")
     stage.publish(sink)
     clock.lap("time/publish")
     final = stage.step == config.steps
-    if final and config.mtp.num_speculative_tokens:
+    if final and config.mtp.at_end:
         values |= stage.teach_heads(source)
         clock.lap("time/heads")
     due = final or stage.step % config.checkpoint.every_steps == 0

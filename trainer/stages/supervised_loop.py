@@ -25,6 +25,7 @@ from trainer.stages.base import StageResult, StageSink
 from trainer.stages.device import device_of, placed
 from trainer.stages.draft_heads import check_heads, with_head
 from trainer.stages.held_out import HeldOut
+from trainer.stages.joint_heads import JointHeads, apart, joint_heads
 
 HELD_OUT_EVERY = 10
 HELD_OUT_EXAMPLES = 24
@@ -45,6 +46,9 @@ class Later:
 
 class Trainee(Protocol):
     """A policy that learns: in this process (`Alone`), or together with other ranks (`trainer/distributed`)."""
+
+    heads: JointHeads | None
+    """The draft head that trains at every step; checkpoints have it."""
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         """One optimiser step (counted from 1); returns its metrics. Raises NonFiniteGradients."""
@@ -70,13 +74,19 @@ class Trainee(Protocol):
 LoadPolicy = Callable[[Path], Policy]
 """`policies.load`, or what goes with another trainee."""
 
-TraineeOf = Callable[[Policy, MidtrainConfig | SFTConfig, CheckpointStore], Trainee]
+
+class TraineeOf(Protocol):
+    def __call__(
+        self, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore, *, seed: int
+    ) -> Trainee: ...
 
 
 class Alone:
     """The policy in this process."""
 
-    def __init__(self, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore) -> None:
+    def __init__(
+        self, policy: Policy, config: MidtrainConfig | SFTConfig, checkpoints: CheckpointStore, *, seed: int
+    ) -> None:
         """Moves the policy to where the run computes. Raises StageError when there is no such device."""
         config = placed(config)
         self._policy, self._config, self._checkpoints = policy, config, checkpoints
@@ -93,6 +103,12 @@ class Alone:
             lm_head_chunk_size=config.parallel.lm_head_chunk_size,
             precision=config.parallel.compute_format,
         )
+        self.heads = joint_heads(
+            policy, self._teacher(), config.mtp, optimizer=config.optimizer, total_steps=config.steps, seed=seed
+        )
+
+    def _teacher(self) -> Here:
+        return Here(self._policy.model, half=self._config.parallel.precision == "bfloat16")
 
     def train(self, batch: Sequence[Example], *, step: int) -> dict[str, float]:
         return self._learner.train(batch, step=step)
@@ -101,16 +117,21 @@ class Alone:
         return self._learner.loss(rows)
 
     def teach_heads(self, texts: Iterable[Sequence[int]], *, seed: int) -> dict[str, float]:
-        teacher = Here(self._policy.model, half=self._config.parallel.precision == "bfloat16")
-        self._policy, found = with_head(self._policy, teacher, texts, self._config.mtp, seed=seed)
+        self._policy, found = with_head(self._policy, self._teacher(), texts, self._config.mtp, seed=seed)
         return found
 
     def save(self, state: CheckpointState) -> Path:
-        return self._checkpoints.save(self._policy, self._learner.optimizer.state_tensors(), state)
+        tensors = self._learner.optimizer.state_tensors()
+        if self.heads is None:
+            return self._checkpoints.save(self._policy, tensors, state)
+        return self._checkpoints.save(self.heads.beside(self._policy), tensors | self.heads.state_tensors(), state)
 
     def resume(self, found: Checkpoint) -> None:
+        optimizer, of_heads = apart(found.optimizer)
         try:
-            self._learner.optimizer.load_state_tensors(found.optimizer)
+            self._learner.optimizer.load_state_tensors(optimizer)
+            if self.heads is not None:
+                self.heads.load_state_tensors(of_heads)
         except ValueError as error:
             raise unfit(found.path, error) from error
 
@@ -151,7 +172,7 @@ def run_supervised(
     `held_out` is measured now and then: rows, or rows by name.
     """
     check_heads(policy.model, config.mtp)
-    trainee = trainee_of(policy, config, checkpoints)
+    trainee = trainee_of(policy, config, checkpoints, seed=seed)
     stream = batches(examples, batch_tokens=config.batch_tokens, seed=seed)
     step, last = 0, None
     turn = later.after if later else config.steps
@@ -183,8 +204,9 @@ def run_supervised(
                 next(stream)
             began_later = True
         began = time.perf_counter()
+        batch = next(stream)
         try:
-            values = trainee.train(next(stream), step=step + 1)
+            values = trainee.train(batch, step=step + 1)
         except NonFiniteGradients as error:
             sink.event("error", str(error))
             raise
@@ -197,9 +219,12 @@ def run_supervised(
             else:
                 values["loss/heldout"] = trainee.loss(held_out)
         final = step == config.steps
-        if final and config.mtp.num_speculative_tokens:
+        if trainee.heads is not None or (final and config.mtp.at_end):
             taught = time.perf_counter()
-            values |= trainee.teach_heads((row.ids for batch in stream for row in batch), seed=seed)
+            if trainee.heads is not None:
+                values |= trainee.heads.train((row.ids for row in batch), step=step)
+            else:
+                values |= trainee.teach_heads((row.ids for rows in stream for row in rows), seed=seed)
             values["time/heads"] = time.perf_counter() - taught
         values["time/step"] = time.perf_counter() - began
         sink.metrics(step, values)  # before the checkpoint: who resumes from it does not repeat this step

@@ -42,7 +42,7 @@ class Patch:
 
 
 def between(old: Mirror, new: Mirror) -> Patch:
-    """What leads from one proven version to another, over any number of steps. Raises WrongBase."""
+    """What leads from the policy of one proven version to that of another, over any number of steps. Raises WrongBase."""
 
     def one(name: str) -> tuple[torch.Tensor, torch.Tensor]:
         before, after = old.raw.get(name), new.raw[name]
@@ -53,5 +53,5 @@ def between(old: Mirror, new: Mirror) -> Patch:
         words = after.data.view(f"<i{dtype.itemsize}" if dtype.itemsize > 1 else "u1")[positions]
         return torch.from_numpy(positions), torch.from_numpy(words)
 
-    changed = [name for name, tensor in new.raw.items() if old.raw.get(name) is not tensor]
+    changed = [name for name, tensor in new.policy.items() if old.raw.get(name) is not tensor]
     return Patch(new.version, dict(zip(changed, in_threads(one, changed), strict=True)))

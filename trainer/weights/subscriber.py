@@ -16,7 +16,7 @@ from trainer.errors import VersionMissing, WeightRefused
 from trainer.weights import payload
 from trainer.weights.codec import prepare
 from trainer.weights.manifest import Manifest
-from trainer.weights.tensors import RawState, thaw
+from trainer.weights.tensors import DRAFT_HEAD, RawState, thaw
 from trainer.weights.versions import Versions
 
 
@@ -26,6 +26,7 @@ class Mirror:
 
     manifest: Manifest
     raw: RawState
+    """Everything that was published: the policy, and its draft head if it has one."""
 
     @property
     def version(self) -> int:
@@ -35,8 +36,19 @@ class Mirror:
     def digest(self) -> str:
         return self.manifest.digest
 
+    @property
+    def policy(self) -> RawState:
+        """`raw` without the draft head."""
+        return {name: tensor for name, tensor in self.raw.items() if not name.startswith(DRAFT_HEAD)}
+
     def state(self) -> dict[str, torch.Tensor]:
-        return thaw(self.raw, self.manifest.aliases)
+        """The policy's tensors; aliases share memory."""
+        return thaw(self.policy, self.manifest.aliases)
+
+    def draft_head(self) -> dict[str, torch.Tensor]:
+        """Tensors of the draft head by their own names; empty where the version has none."""
+        found = {name: tensor for name, tensor in self.raw.items() if name.startswith(DRAFT_HEAD)}
+        return {name.removeprefix(DRAFT_HEAD): tensor.tensor() for name, tensor in found.items()}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _CAST = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 """Floating-point types that are cast to the store's dtype. Quantised types stay unchanged."""
 
+DRAFT_HEAD = "draft_head."
+"""Prefix of a draft head's tensors in a version. They travel with the policy's and are none of its tensors."""
+
 
 @dataclass(frozen=True)
 class Slice:

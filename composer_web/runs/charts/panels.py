@@ -243,6 +243,7 @@ RL_FURTHER = (
     Panel("Turns and calls", ("turns/mean", "calls/mean"), ("turns", "tool calls")),
     Panel("Policy tokens by outcome", ("tokens/policy/passed", "tokens/policy/failed"), ("passed", "failed")),
     Panel("Staleness of groups", ("staleness/p50", "staleness/p90"), ("median", "90 %")),
+    Panel("Draft tokens accepted", ("heads/accepted", "speculation/accepted"), ("of the head", "in the engines")),
 )
 """Behind the search, but still several lines in one chart."""
 SUPERVISED = (

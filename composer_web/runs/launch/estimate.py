@@ -51,7 +51,7 @@ class Estimate:
     steps: int
     """Number of measured steps of `source`."""
     heads: float = 0.0
-    """Seconds to train the MTP head, once. Also 0 if no run has measured it."""
+    """Seconds to train the MTP head, at every step or once. Also 0 if no run has measured it."""
 
     @property
     def seconds(self) -> float:
@@ -152,11 +152,14 @@ def _heads(config: RunConfig, source: Run) -> float:
     )
     if taught is None or not taught.run.configuration.stage.mtp.num_speculative_tokens:
         return 0.0
-    return taught.value * _positions(config.stage.mtp) / _positions(taught.run.configuration.stage.mtp)
+    once = taught.value * _positions(config.stage.mtp) / _positions(taught.run.configuration.stage.mtp)
+    return once * config.stage.steps if config.stage.mtp.joint else once
 
 
 def _positions(heads: MTPConfig) -> int:
-    return heads.steps * heads.batch_size * heads.seq_len * heads.num_speculative_tokens
+    """Most positions that the head trains on at one of the steps, or after the last one."""
+    tokens = heads.tokens_per_step if heads.joint else heads.steps * heads.batch_size * heads.seq_len
+    return tokens * heads.num_speculative_tokens
 
 
 def _passes(config: RunConfig) -> int:
@@ -171,7 +174,7 @@ def _of_sessions(config: RunConfig) -> bool:
 
 
 def _means(run: Run) -> tuple[int, float | None, float | None, float | None, float | None, float | None]:
-    """Number of measured steps, then means: seconds of a step (without training the MTP head after the last one),
+    """Number of measured steps, then means: seconds of a step (without training the MTP head),
     seconds of waiting, tokens per rollout, idle share of the engine, and ranks if nodes may have been missing."""
     with connection.cursor() as cursor:
         cursor.execute(

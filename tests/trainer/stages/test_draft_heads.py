@@ -1,5 +1,5 @@
-"""From the stage to the engine: a stage trains a head, its checkpoint has it, engines draft with it and report how often it was
-right, and no token is another."""
+"""From the stage to the engine: a stage trains a head after its last step, its checkpoint has it, engines draft with it and
+report how often it was right, and no token is another."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from trainer.weights import WeightStore
 pytestmark = pytest.mark.integration
 
 HEADS = MTPConfig(
-    num_speculative_tokens=2, train_tokens=6000, seq_len=64, hidden_size=64, steps=80, batch_size=4, learning_rate=1e-2
-)
+    num_speculative_tokens=2, schedule="end", train_tokens=6000, seq_len=64, hidden_size=64, steps=80, batch_size=4,
+    learning_rate=1e-2,
+)  # fmt: skip
 SHORT = HEADS.model_copy(update={"steps": 4})
 
 
@@ -47,11 +48,13 @@ def mid_trained(
     return result.checkpoint / "policy"
 
 
-def answers(url: str, deployment: str, prompts: list[list[int]]) -> list[list[int]]:
+def answers(url: str, deployment: str, prompts: list[list[int]], *, temperature: float = 0.0) -> list[list[int]]:
     async def ask() -> list[list[int]]:
         async with HttpInferenceClient(url) as client:
             requests = [
-                GenerateRequest(deployment=deployment, prompt_ids=prompt, max_tokens=40, temperature=0.0, seed=n)
+                GenerateRequest(
+                    deployment=deployment, prompt_ids=prompt, max_tokens=40, temperature=temperature, seed=n
+                )
                 for n, prompt in enumerate(prompts)
             ]
             return [answer.token_ids for answer in await asyncio.gather(*map(client.generate, requests))]

@@ -20,7 +20,7 @@ from composer_web.runs.models import Run
 from composer_web.runs.paths import served_weights
 from composer_web.tasks.models import Suite
 from tests.web.making import SMALL
-from trainer.config import RunConfig
+from trainer.config import MTPConfig, RunConfig
 
 pytestmark = pytest.mark.django_db
 
@@ -65,3 +65,7 @@ def test_guessing_without_a_head_is_said(stretched: Path, make_suite: Callable[.
     said = {name: " ".join(services.check_config(begun(name).configuration)) for name in ("base", "long")}
     assert "'base' has no draft head, so stage.sampling.num_speculative_tokens=2 changes nothing" in said["base"]
     assert "head" not in said["long"]
+    config = begun("base").configuration
+    joint = config.stage.model_copy(update={"mtp": MTPConfig(num_speculative_tokens=2)})
+    trained = services.check_config(config.model_copy(update={"stage": joint}))
+    assert "head" not in " ".join(trained), "the run trains one while it goes on"

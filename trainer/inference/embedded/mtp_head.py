@@ -6,6 +6,7 @@ values, so its cost does not depend on the context length.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import safetensors.torch
@@ -51,15 +52,26 @@ class MultiToken(nn.Module):
     def load(cls, policy_dir: Path, hidden: int) -> MultiToken | None:
         """Load the policy's head; None where there is none. Raises UnsupportedModel when it belongs to another policy."""
         path = policy_dir / HEADS / FILE
-        if not path.exists():
-            return None
+        return cls.read(path.read_bytes(), hidden, where=str(path)) if path.exists() else None
+
+    @classmethod
+    def read(cls, file: bytes, hidden: int, *, where: str) -> MultiToken:
+        """The head in one of `files`. Raises UnsupportedModel naming `where`."""
         try:
-            state = safetensors.torch.load_file(path)
+            state = safetensors.torch.load(file)
+        except SafetensorError as error:
+            raise UnsupportedModel(f"{where} is not a head for several tokens: {error}; train it again") from error
+        return cls.of(state, hidden, where=where)
+
+    @classmethod
+    def of(cls, state: Mapping[str, torch.Tensor], hidden: int, *, where: str) -> MultiToken:
+        """A float32 head of these tensors, for a policy of width `hidden`. Raises UnsupportedModel naming `where`."""
+        try:
             width, inputs = state["mix.weight"].shape
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise UnsupportedModel(f"{path} is not a head for several tokens: {error}; train it again") from error
+        except (KeyError, ValueError) as error:
+            raise UnsupportedModel(f"{where} is not a head for several tokens: {error}; train it again") from error
         if inputs != 2 * hidden:
-            raise UnsupportedModel(f"{path} is for a policy of width {inputs // 2}, not {hidden}; train it again")
+            raise UnsupportedModel(f"{where} is for a policy of width {inputs // 2}, not {hidden}; train it again")
         head = cls(hidden, width)
         head.load_state_dict(state)
         return head.float().eval()

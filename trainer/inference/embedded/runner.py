@@ -56,16 +56,21 @@ class Runner:
         self.kv_usage = KVCacheUsage()
 
     def install(self, decoder: Decoder, cache: KVCache, version: int, drafter: Drafter | None = None) -> None:
-        """Install the first weights. The drafter stays when weights change: a wrong draft is merely rejected."""
+        """Install the first weights."""
         length = min(self.limits.max_context, decoder.shape.max_position_embeddings, cache.tokens)
         self.scheduler = Scheduler(cache, self.limits.max_num_seqs, length)
         self.decoder, self.version, self.drafter = decoder, version, drafter
 
-    def swap(self, weights: Weights, version: int) -> None:
-        """Swap in weights of the same shape; sequences in flight keep their keys and values and continue."""
+    def swap(self, weights: Weights, version: int, drafter: Drafter | None = None) -> None:
+        """Swap in weights of the same shape; sequences in flight keep their keys and values and continue.
+
+        Without a new drafter the old one stays: a wrong draft is merely rejected.
+        """
         assert self.decoder is not None and self.scheduler is not None
         self.decoder.weights = weights
         self.version = version
+        if drafter is not None:
+            self.drafter = drafter.after(self.drafter)
         self.scheduler.forget()
 
     def look(self, now: float) -> None:

@@ -20,6 +20,7 @@ from trainer.inference.embedded.model import Decoder
 from trainer.inference.embedded.mtp_head import MultiToken
 from trainer.inference.embedded.request import Sequence as Running
 from trainer.inference.embedded.sampling import sample
+from trainer.weights import Mirror
 
 
 class Vocabulary(Protocol):
@@ -39,6 +40,12 @@ class Drafter:
         """`ahead`: draft tokens per step."""
         self.head, self.ahead, self.loops = head, ahead, loops
         self.drafted = self.accepted = 0
+
+    def after(self, other: Drafter | None) -> Drafter:
+        """This drafter, which goes on counting where `other` stops."""
+        if other is not None:
+            self.drafted, self.accepted = other.drafted, other.accepted
+        return self
 
     @torch.inference_mode()
     def draft(self, weights: Vocabulary, sequences: Sequence[Running], hidden_NC: torch.Tensor, room: int) -> None:
@@ -70,7 +77,17 @@ class Drafter:
 
 def load_drafter(policy_dir: Path, decoder: Decoder, ahead: int) -> Drafter | None:
     """Load the drafter; None when drafting is off or the policy has no draft head. Raises UnsupportedModel."""
-    if ahead < 1:
+    return _drafter(MultiToken.load(policy_dir, decoder.shape.hidden_size), decoder, ahead) if ahead > 0 else None
+
+
+def published_drafter(mirror: Mirror, decoder: Decoder, ahead: int) -> Drafter | None:
+    """The same of a published version, for a decoder of its shape."""
+    state = mirror.draft_head() if ahead > 0 else {}
+    if not state:
         return None
-    head = MultiToken.load(policy_dir, decoder.shape.hidden_size)
+    where = f"the draft head of version {mirror.version}"
+    return _drafter(MultiToken.of(state, decoder.shape.hidden_size, where=where), decoder, ahead)
+
+
+def _drafter(head: MultiToken | None, decoder: Decoder, ahead: int) -> Drafter | None:
     return Drafter(head.to(decoder.device), ahead, decoder.loops) if head is not None else None

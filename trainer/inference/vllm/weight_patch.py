@@ -88,8 +88,8 @@ class Digests:
         ]
 
     def _covered(self, mirror: Mirror, held: set[str]) -> None:
-        """Check that the workers together hold every word of the version."""
-        for name, raw in mirror.raw.items():
+        """Check that the workers together hold every word of the version's policy: vLLM does not draft with its head."""
+        for name, raw in mirror.policy.items():
             if not held & {name, *(alias for alias, of in mirror.manifest.aliases.items() if of == name)}:
                 raise PatchRefused(f"no worker of the server holds {name}")
             seen = np.zeros(raw.words, bool)
@@ -110,7 +110,7 @@ def _digest(raw: RawTensor, span: Span) -> str:
 def write(path: Path, old: Mirror, new: Mirror, *, base: str, target: str, digests: list[dict[str, list[str]]]) -> int:
     """Write a patch file atomically; return the number of changed words. Raises PatchRefused, WrongBase, OSError."""
     patch = between(old, new)
-    total = sum(raw.words for raw in new.raw.values())
+    total = sum(raw.words for raw in new.policy.values())
     if patch.changed > DENSEST * total:
         raise PatchRefused(f"{patch.changed / total:.0%} of the words change; a whole checkpoint is shorter")
     aliases = new.manifest.aliases

@@ -121,7 +121,7 @@ def test_evaluations_cost_where_the_trainer_never_waited_too(running: Run) -> No
     assert told(of(**EVALUATED)).evaluations == pytest.approx(ROLLOUTS * (TRAIN + WAIT) * 0.25 / 4)
 
 
-HEADS = {"num_speculative_tokens": 2, "steps": 100, "batch_size": 4, "seq_len": 32}
+HEADS = {"num_speculative_tokens": 2, "schedule": "end", "steps": 100, "batch_size": 4, "seq_len": 32}
 
 
 def test_a_head_is_trained_once_and_its_time_is_no_steps(source: Run) -> None:
@@ -137,6 +137,8 @@ def test_a_head_is_trained_once_and_its_time_is_no_steps(source: Run) -> None:
     assert told(of(mtp={**HEADS, "steps": 200, "num_speculative_tokens": 1})).heads == 30.0
     assert told(of(mtp={**HEADS, "seq_len": 64})).heads == 60.0
     assert told(of()).heads == 0.0
+    joint = {"num_speculative_tokens": 2, "tokens_per_step": 1280}  # a tenth of the positions, at each step
+    assert told(of(mtp=joint)).heads == pytest.approx(3.0 * SMALL.steps)
     data = as_data(summarise(of(mtp=HEADS)))["estimate"]
     assert (data["head_seconds"], data["seconds"]) == (30.0, found.seconds)
 

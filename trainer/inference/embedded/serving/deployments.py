@@ -20,7 +20,7 @@ from trainer.inference.embedded.runner import Limits, Runner, make_cache
 from trainer.inference.embedded.serving.kv_size import sized
 from trainer.inference.embedded.serving.thread import EngineThread
 from trainer.inference.embedded.shape import DecoderShape
-from trainer.inference.embedded.speculative import load_drafter
+from trainer.inference.embedded.speculative import Drafter, load_drafter, published_drafter
 from trainer.inference.embedded.verify import verify_weights
 from trainer.inference.errors import ServerError, SyncFailed, Unavailable, UnknownDeployment
 from trainer.inference.reference_logprobs import reference
@@ -207,8 +207,9 @@ class Deployments:
             limits = sized(self.limits, spec, decoder)
             deployment.runner.limits = limits
             cache = make_cache(decoder, limits)
-            ahead = self.limits.speculate if spec.num_speculative_tokens is None else spec.num_speculative_tokens
-            drafter = load_drafter(Path(spec.policy_dir), decoder, ahead)
+            ahead = self._ahead(spec)
+            drafter = published_drafter(fetched.mirror, decoder, ahead) if fetched else None
+            drafter = drafter or load_drafter(Path(spec.policy_dir), decoder, ahead)
 
             def install() -> None:
                 deployment.runner.install(decoder, cache, timings.version, drafter)
@@ -304,14 +305,16 @@ class Deployments:
             prepared = await asyncio.to_thread(self._prepare, deployment, version)
             if prepared is None:
                 return SyncTimings(version=deployment.runner.version)
-            fetched, weights, timings = prepared
-            await self._apply(deployment, lambda: deployment.runner.swap(weights, timings.version), timings)
+            fetched, weights, drafter, timings = prepared
+            await self._apply(deployment, lambda: deployment.runner.swap(weights, timings.version, drafter), timings)
             deployment.digest = fetched.mirror.digest
             self._commit(deployment, fetched)
             return timings
 
-    def _prepare(self, deployment: Deployment, version: int | None) -> tuple[Fetched, Weights, SyncTimings] | None:
-        """Everything that needs no pause: fetch, decode, verify, fuse fp32 weights."""
+    def _prepare(
+        self, deployment: Deployment, version: int | None
+    ) -> tuple[Fetched, Weights, Drafter | None, SyncTimings] | None:
+        """Everything that needs no pause: fetch, decode, verify, fuse fp32 weights, load the version's draft head."""
         fetched = self._fetch(deployment, version)
         if fetched is None:
             return None
@@ -325,8 +328,12 @@ class Deployments:
                 shape, weights, self._room(deployment.spec, shape), device=self.device
             )  # requests go on in the other one meanwhile
             self._verify_weights(deployment, decoder, timings.version, fetched.mirror.digest, fetched)
+        drafter = published_drafter(fetched.mirror, deployment.runner.decoder, self._ahead(deployment.spec))
         timings.decode += time.perf_counter() - began
-        return fetched, weights, timings
+        return fetched, weights, drafter, timings
+
+    def _ahead(self, spec: DeploymentSpec) -> int:
+        return self.limits.speculate if spec.num_speculative_tokens is None else spec.num_speculative_tokens
 
     async def _apply(self, deployment: Deployment, work: Callable[[], None], timings: SyncTimings) -> None:
         """Run `work` between two steps; return when the next step may begin."""
