@@ -50,7 +50,7 @@ async function draw(element) {
   const plot = element.querySelector(".chart__plot");
   try {
     const Plotly = await plotly();
-    if (!element.dataset.drawn) plot.replaceChildren();
+    plot.querySelector(".chart__wait")?.remove(); // it alone: another call may have drawn meanwhile
     await Plotly.react(plot, traces(JSON.parse(element.dataset.points), element.dataset.pareto === "plain"), layout(element), { displayModeBar: false, responsive: true, showTips: false });
     element.dataset.drawn = "1";
   } catch (error) {

@@ -16,6 +16,7 @@ from composer_web.runs.launch import templates
 from composer_web.runs.launch.presets import PRESETS, preset
 from composer_web.studies.schemas import StudyIn
 from composer_web.tasks import selectors as tasks
+from trainer.config import RunConfig
 
 STAGES = ("midtrain", "sft", "rl")
 BUILT_IN, EXPERT = ("", "the built-in mixture"), ("", "expert episodes")
@@ -82,7 +83,8 @@ def initial(policy: str = "") -> dict[str, str]:
     toy = policies.only_toys()
     chosen = {"midtrain": "midtrain-toy", "sft": "sft-toy", "rl": "rl-toy"} if toy else {}
     chosen = chosen or {"midtrain": "midtrain", "sft": "sft-expert", "rl": "real-small"}
-    return {"name": "Mid-training study", "seeds": "0, 1, 2", "policy": policy, "midtrain.steps": "60", **chosen}
+    start = policy or RunConfig.model_fields["policy"].default
+    return {"name": "Mid-training study", "seeds": "0, 1, 2", "policy": start, "midtrain.steps": "60", **chosen}
 
 
 def read(given: Mapping[str, str]) -> StudyIn:

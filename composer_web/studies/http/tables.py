@@ -10,8 +10,8 @@ from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, Table
 
 class StudyTable(Table):
     name = tables.Column(linkify=("studies:detail", {"pk": tables.A("pk")}), attrs=STRONG)
-    policy = tables.Column(accessor="wanted__policy", orderable=False)
-    codebase = tables.Column(accessor="wanted__codebase", orderable=False, default="–")
+    policy = tables.Column(accessor="wanted__policy", verbose_name="Policy", orderable=False)
+    codebase = tables.Column(accessor="wanted__codebase", verbose_name="Codebase", orderable=False, default="–")
     run_count = NumberColumn(verbose_name="Runs")
     finished_count = NumberColumn(verbose_name="Finished")
     live_count = NumberColumn(verbose_name="Live")
