@@ -41,6 +41,7 @@ from composer_web.rollouts.http.trajectory_api import groups, rollouts
 from composer_web.runs.http.usage_api import router as runs
 from composer_web.runs.launch.launch_api import sweep_router, templates
 from composer_web.runs.reports.api import router as reports
+from composer_web.studies.http.api import router as studies
 from composer_web.system.api import router as ops
 from composer_web.tasks.http.api import suites, tasks
 from composer_web.tasks.http.curation_api import router as curation
@@ -107,6 +108,7 @@ api.add_router("/runs", runs, tags=["runs"])
 api.add_router("/views", views, tags=["views"])
 api.add_router("/templates", templates, tags=["runs"])
 api.add_router("/sweeps", sweep_router, tags=["runs"])
+api.add_router("/studies", studies, tags=["runs"])
 api.add_router("/reports", reports, tags=["runs"])
 api.add_router("/rollouts", rollouts, tags=["rollouts"])
 api.add_router("/forks", forks, tags=["rollouts"])

@@ -59,6 +59,7 @@ INSTALLED_APPS = [
     "composer_web.alerts",
     "composer_web.gateway",
     "composer_web.live",
+    "composer_web.studies",
     "composer_web.system",
 ]
 

@@ -17,6 +17,7 @@ urlpatterns = [
     path("", include("composer_web.accounts.http.auth_urls")),
     path("", include("composer_web.rollouts.http.urls")),  # before runs, whose `runs/<pk>/<action>/` takes any word
     path("", include("composer_web.runs.http.urls")),
+    path("", include("composer_web.studies.http.urls")),
     path("", include("composer_web.review.http.urls")),
     path("", include("composer_web.datasets.http.urls")),
     path("", include("composer_web.tasks.http.urls")),

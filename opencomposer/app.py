@@ -26,6 +26,7 @@ from opencomposer.commands import (
     rollouts,
     runs,
     serving,
+    studies,
     suites,
     system,
     tasks,
@@ -37,6 +38,7 @@ from opencomposer.session import Session
 
 NOUNS: tuple[Noun, ...] = (
     *runs.NOUNS,
+    *studies.NOUNS,
     *charts.NOUNS,
     *rollouts.NOUNS,
     *exports.NOUNS,

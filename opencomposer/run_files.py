@@ -33,7 +33,7 @@ def configuration(
         config = _pick(found, template or "", "template")
     for word in changes or []:
         path, value = assignment(word)
-        _assign(config, path.split("."), value)
+        assign(config, path.split("."), value)
     return dict(config)
 
 
@@ -55,7 +55,8 @@ def _pick(known: dict[str, dict[str, Any]], name: str, noun: str) -> dict[str, A
     return known[name]
 
 
-def _assign(config: dict[str, Any], path: list[str], value: Any) -> None:
+def assign(config: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set a field of nested settings. Raises UsageError."""
     for name in path[:-1]:
         inner = config.get(name)
         if not isinstance(inner, dict):

@@ -22,14 +22,14 @@ def check(config: RunConfig) -> list[str]:
 def check_data(stage: MidtrainConfig | SFTConfig) -> list[str]:
     """Warnings that a person should read. Raises UserError naming the setting whose data are not there."""
     warnings: list[str] = []
+    if stage.codebase and not (env().data / "corpora" / stage.codebase).is_dir():
+        raise UserError(
+            "stage.codebase",
+            f"there is no folder {stage.codebase!r} in {env().data / 'corpora'}; clone the repository there, or name none",
+        )
     if isinstance(stage, MidtrainConfig):
         for name in stage.corpora:
             warnings += _corpus(name, "stage.corpus" if stage.corpus else "stage.corpus_mixture")
-        if stage.codebase and not (env().data / "corpora" / stage.codebase).is_dir():
-            raise UserError(
-                "stage.codebase",
-                f"there is no folder {stage.codebase!r} in {env().data / 'corpora'}; clone the repository there, or name none",
-            )
         return warnings
     if stage.dataset:
         dataset, made = selectors.ready(stage.dataset)

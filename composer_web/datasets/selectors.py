@@ -57,6 +57,15 @@ def waiting_files() -> list[str]:
     )[:MAX_SHOWN]  # fmt: skip
 
 
+def codebases() -> list[str]:
+    """Names of the folders beside the corpora, as an operator of the machine put them there: their loss can be measured."""
+    place = env().data / "corpora"
+    if not place.is_dir():
+        return []
+    prepared = set(corpora())
+    return sorted(path.name for path in place.iterdir() if path.is_dir() and path.name not in prepared)[:MAX_SHOWN]
+
+
 def corpora() -> list[str]:
     """Names of the prepared corpora."""
     place = env().data / "corpora"

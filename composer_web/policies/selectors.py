@@ -76,7 +76,8 @@ def references() -> list[str]:
     )
     found: list[str] = []
     for name, versions in rows.order_by("-created_at").values_list("name", "on_disk"):
-        found += [name, *(f"{name}@{version}" for version in versions if len(versions) > 1)]
+        if versions:  # those of runs that wait or have no checkpoint yet have none
+            found += [name, *(f"{name}@{version}" for version in versions if len(versions) > 1)]
     return found
 
 

@@ -26,6 +26,8 @@ class Lineage:
     ancestors: list[Run]
     """The parent, its parent, and so on."""
     children: list[Run]
+    followers: list[Run]
+    """Runs that start from the policy that it trains, once it has finished."""
     start: Checkpoint | None
     """Checkpoint with the initial weights. None for imported weights."""
     made: list[Checkpoint]
@@ -63,6 +65,7 @@ def lineage(run: Run) -> Lineage:
     return Lineage(
         ancestors,
         list(Run.objects.filter(parent=run).only("name").order_by("pk")[:20]),
+        list(run.followers.only("name", "state").order_by("pk")[:20]),
         start,
         made,
         suites,

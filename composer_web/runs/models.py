@@ -73,6 +73,14 @@ class Run(Owned):
     state = models.CharField(max_length=16, choices=RunState, default=RunState.DRAFT)
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     sweep = models.ForeignKey("Sweep", on_delete=models.PROTECT, null=True, blank=True, related_name="runs")
+    start_after = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="followers",
+        help_text="Run whose final policy it starts from, once that has finished",
+    )
     tags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
     notes = models.TextField(blank=True, help_text="What people want to remember of it")
     archived_at = models.DateTimeField(null=True, blank=True, help_text="Since when lists leave it out")
@@ -140,11 +148,16 @@ class Run(Owned):
                 condition=models.Q(archived_at__isnull=True) | ~models.Q(state__in=RUN_LIVE),
                 name="no_live_run_is_archived",
             ),
+            # An earlier run only: so there is no circle.
+            models.CheckConstraint(
+                condition=models.Q(start_after__isnull=True) | models.Q(start_after__lt=models.F("id")),
+                name="run_starts_after_an_earlier_one",
+            ),
         ]
         triggers = [
             KeepsProject(),
             RecordsState(),
-            Immutable("config", "kind", "seed", "policy_in_id", only="OLD.state <> 'draft'"),
+            Immutable("config", "kind", "seed", "policy_in_id", "start_after_id", only="OLD.state <> 'draft'"),
             KeptForMetrics("run_id"),
             Audited("name", "state", "config"),
         ]

@@ -19,7 +19,7 @@ def runs() -> QuerySet[Run]:
 
 def whole_runs() -> QuerySet[Run]:
     """Runs for detail pages, with all columns."""
-    return Run.objects.select_related("policy_in", "policy_out", "created_by", "parent", "sweep")
+    return Run.objects.select_related("policy_in", "policy_out", "created_by", "parent", "sweep", "start_after")
 
 
 RECENT = 6

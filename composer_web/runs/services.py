@@ -21,9 +21,9 @@ from composer_web.core.queue.outbox import enqueue
 from composer_web.env import REPOSITORY
 from composer_web.live.hints import hint
 from composer_web.policies.models import Policy
-from composer_web.policies.selectors import check_plays, resolve
-from composer_web.policies.services import create_child, describe_architecture
-from composer_web.runs import config_checks, defaults
+from composer_web.policies.selectors import Weights, check_plays, resolve
+from composer_web.policies.services import describe_architecture
+from composer_web.runs import chain, config_checks, defaults
 from composer_web.runs.checks import check_feedback, check_reward, check_words
 from composer_web.runs.messages import send_look, send_run
 from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch, TrainedStep
@@ -54,15 +54,15 @@ def parse_config(data: Mapping[str, Any]) -> RunConfig:
         raise UserError(first, f"{first}: {fields[first]}", fields=fields) from error
 
 
-def check_config(config: RunConfig) -> list[str]:
-    """Run the checks that need the control plane. Returns warnings for the user. Raises UserError."""
-    return _checked(config)[1]
+def check_config(config: RunConfig, *, weights: Weights | None = None) -> list[str]:
+    """Run the checks that need the control plane, against `weights` in place of the policy's own. Returns warnings for the
+    user. Raises UserError."""
+    return _checked(config, weights or resolve(config.policy))[1]
 
 
-def _checked(config: RunConfig) -> tuple[Derived, list[str]]:
+def _checked(config: RunConfig, weights: Weights) -> tuple[Derived, list[str]]:
     """The configuration with its automatic settings filled in, and warnings. Raises UserError."""
     check_words(config)
-    weights = resolve(config.policy)
     describe_architecture(weights.path)  # refuses weights that cannot be read
     known = defaults.facts_of(config, weights)
     found = defaults.with_facts(config, known)
@@ -130,12 +130,26 @@ def _usable_tasks(name: str, field: str) -> tuple[int, int]:
 
 @transaction.atomic
 def create_run(
-    *, config: RunConfig, actor: User | None = None, parent: Run | None = None, sweep: Sweep | None = None
+    *,
+    config: RunConfig,
+    actor: User | None = None,
+    parent: Run | None = None,
+    sweep: Sweep | None = None,
+    start_after: Run | None = None,
 ) -> Run:
-    """Create a draft. Automatic settings become numbers. Raises UserError if the run cannot work or learn."""
-    found, _ = _checked(config)
+    """Create a draft. Automatic settings become numbers. With `start_after` it starts from the policy that run trains,
+    whatever policy is configured. Raises UserError if the run cannot work or learn, Conflict if it can never start."""
+    if start_after is not None:
+        start_after = Run.objects.select_for_update(no_key=True).get(pk=start_after.pk)
+        chain.require_possible(start_after)
+        policy, weights = chain.output(start_after), chain.known_weights(start_after)
+        version = start_after.steps_total  # expected; what there is by then is taken
+        config = config.model_copy(update={"policy": policy.name})
+    else:
+        weights = resolve(config.policy)
+        policy, version = weights.policy, weights.version
+    found, _ = _checked(config, weights)
     config = found.config
-    weights = resolve(config.policy)
     run = Run.objects.create(
         name=config.name,
         kind=config.stage.kind,
@@ -143,8 +157,9 @@ def create_run(
         derived=defaults.as_rows(found.choices),
         parent=parent,
         sweep=sweep,
-        policy_in=weights.policy,
-        policy_in_version=weights.version,
+        start_after=start_after,
+        policy_in=policy,
+        policy_in_version=version,
         seed=config.seed,
         steps_total=config.stage.steps,
         code_version=code_version(),
@@ -157,15 +172,22 @@ def create_run(
 
 @transaction.atomic
 def start_run(*, run: Run, actor: User | None = None) -> Run:
-    """Queue a draft for a train worker of its pool. Raises UserError, Conflict."""
-    check_config(run.configuration)
-    name = f"run-{run.pk}"
-    policy = run.policy_out or create_child(
-        name=name, parent=run.policy_in, parent_version=run.policy_in_version, project_id=run.project_id
-    )
+    """Queue a draft for a train worker of its pool, once the run that it starts after has finished. Raises UserError,
+    Conflict."""
+    before = chain.locked(run)
+    check_config(run.configuration, weights=chain.known_weights(before) if before else None)
+    policy = chain.output(run)
     _move(run, RunState.QUEUED, actor, "started", policy_out=policy, queued_at=timezone.now(), archived_at=None)
-    send_run(run)
+    _send_after(run, before)
     return run
+
+
+def _send_after(run: Run, before: Run | None) -> None:
+    """Ask for a worker now, or leave that to the end of the run before. Raises Conflict."""
+    if before is not None:
+        chain.require_possible(before)
+    if before is None or before.state == RunState.FINISHED:
+        send_run(run)
 
 
 def pause_run(*, run: Run, actor: User | None = None) -> Run:
@@ -176,13 +198,16 @@ def pause_run(*, run: Run, actor: User | None = None) -> Run:
 
 @transaction.atomic
 def resume_run(*, run: Run, actor: User | None = None) -> Run:
-    """Continue from the last checkpoint with exactly the prompts not consumed yet. Also for a failed run. Raises
-    Conflict."""
+    """Continue from the last checkpoint with exactly the prompts not consumed yet. Also for a failed run, and with it for
+    those that failed since they start after it. Raises Conflict."""
+    before = chain.locked(run)
     if _state(run) == RunState.PAUSING:
         return _move(run, RunState.RUNNING, actor, "resumed before it paused", failure="")
     fresh = {"queued_at": timezone.now(), "finished_at": None, "failure": "", "archived_at": None, "lost_in_a_row": 0}
     run = _move(run, RunState.QUEUED, actor, "resumed", **fresh)
-    send_run(run)
+    _send_after(run, before)
+    for follower in chain.never_started(run):
+        resume_run(run=follower, actor=actor)
     return run
 
 
@@ -193,6 +218,7 @@ def cancel_run(*, run: Run, actor: User | None = None) -> Run:
     _move(run, RunState.CANCELLED, actor, "cancelled", finished_at=timezone.now(), phase="")
     enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="maintenance")
     enqueue("evals.cancel_of_run", {"run_id": run.pk}, queue="control")
+    _fail_followers(run)
     return run
 
 
@@ -201,7 +227,10 @@ def mark_running(*, run: Run, owner: str) -> Run:
     with transaction.atomic():
         state = _state(run)
         if state == RunState.QUEUED:
-            run = _move(run, RunState.RUNNING, None, f"taken by {owner}", started_at=run.started_at or timezone.now())
+            fields: dict[str, Any] = {"started_at": run.started_at or timezone.now()}
+            if run.start_after is not None:
+                fields["policy_in_version"] = chain.final_version(run.start_after)
+            run = _move(run, RunState.RUNNING, None, f"taken by {owner}", **fields)
         else:
             run.recoveries += 1
             run.lost_in_a_row += 1
@@ -219,6 +248,9 @@ def mark_running(*, run: Run, owner: str) -> Run:
 def mark_finished(*, run: Run) -> Run:
     _move(run, RunState.FINISHED, None, "all steps done", finished_at=timezone.now(), phase="")
     enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="maintenance")
+    for follower in chain.waiting_for(run):
+        send_run(follower)
+        hint("runs", f"run:{follower.pk}")
     return run
 
 
@@ -227,7 +259,13 @@ def mark_failed(*, run: Run, cause: str) -> Run:
     _move(run, RunState.FAILED, None, cause, finished_at=timezone.now(), failure=cause, phase="")
     add_event(run=run, kind="alert", level="error", message=cause)
     enqueue("rollouts.drop_open", {"run_id": run.pk}, queue="maintenance")
+    _fail_followers(run)
     return run
+
+
+def _fail_followers(run: Run) -> None:
+    for follower in chain.waiting_for(run):
+        mark_failed(run=follower, cause=chain.cause(run))
 
 
 @transaction.atomic

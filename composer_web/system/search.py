@@ -44,6 +44,7 @@ class Group:
 
 MORE: tuple[tuple[str, str, str, str], ...] = (
     ("Sweeps", "list-tree", "runs:sweeps", "viewer"),
+    ("Mid-training studies", "flask-conical", "studies:list", "viewer"),
     ("Run templates", "file-text", "runs:templates", "viewer"),
     ("Compare runs", "git-compare", "runs:compare", "viewer"),
     ("Exports", "download", "rollouts:exports", "viewer"),
@@ -70,6 +71,7 @@ MORE: tuple[tuple[str, str, str, str], ...] = (
 
 DO: tuple[tuple[str, str, str, str], ...] = (
     ("New run", "plus", "runs:new", "operator"),
+    ("New mid-training study", "plus", "studies:new", "operator"),
     ("New report", "plus", "runs:report-new", "operator"),
     ("New review queue", "plus", "review:list", "operator"),
     ("New dataset", "plus", "datasets:new", "operator"),

@@ -64,6 +64,9 @@ def create_run(
     template: Template = None,
     changes: Changes = None,
     parent: Annotated[int | None, typer.Option(help="Run that it is compared with.")] = None,
+    start_after: Annotated[
+        int | None, typer.Option(metavar="ID", help="Run that must finish first; it starts from that run's policy.")
+    ] = None,
     start: Annotated[bool, typer.Option("--start", help="Start it at once; otherwise it is a draft.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and show the plan; create nothing.")] = False,
     follow: FollowRun = False,
@@ -77,7 +80,7 @@ def create_run(
     if dry_run:
         session.output.one(session.api.post("/runs/validate", config, params={"parent": parent}))
         return
-    made = session.api.post("/runs", config, params={"start": start, "parent": parent})
+    made = session.api.post("/runs", config, params={"start": start, "parent": parent, "start_after": start_after})
     if follow:
         session.output.streamed(f"run {made['id']} is {made['state']}", {"run": made["id"], "state": made["state"]})
         show_progress(session, made["id"], metric, timeout)

@@ -17,12 +17,15 @@ from composer_web.rollouts.models import Rollout
 from composer_web.runs import metrics, services
 from composer_web.runs.launch import sweeps
 from composer_web.runs.reports import services as reports
+from composer_web.studies import results
+from composer_web.studies import services as studies
+from composer_web.studies.schemas import StudyIn
 from composer_web.tasks.exchange import importing
 from tests.browser import sessions
 from tests.browser.offices import offices
 from tests.browser.seed import World
 from trainer.config import RunConfig
-from trainer.toy.preset import toy_sft
+from trainer.toy.preset import toy_midtrain, toy_rl, toy_sft
 
 
 def corners(world: World) -> None:
@@ -42,6 +45,7 @@ def corners(world: World) -> None:
             metrics.record(run=run, step=step, values=values)
         services.set_progress(run=run, step=30)
         services.mark_finished(run=run)
+    a_study(world)
     a_report(world)
     failed = Rollout.objects.filter(group__run=world.run, verdict="failed").exclude(artifact_key="").latest("pk")
     task_drafts.create_draft(
@@ -54,6 +58,30 @@ def corners(world: World) -> None:
     hook = Webhook.objects.create(name="chat", url="https://chat.example.org/hook", secret="sealed", events=told)
     offices(world, hook)
     files(world)
+
+
+def a_study(world: World) -> None:
+    """Two seeds: points of the first, and in the second a mid-training that failed and one that is queued."""
+    wanted = StudyIn(
+        name="Does mid-training pay", policy="base", seeds=[0, 1], midtrain=toy_midtrain(steps=20),
+        sft=toy_sft(steps=20), rl=toy_rl(steps=8, groups_per_step=1, eval_suite=None),
+    )  # fmt: skip
+    study = studies.create_study(wanted=wanted, actor=world.people["operator"])
+    for place, chain in enumerate(results.results(study).chains):
+        if chain.seed == 1 and chain.level == "L":
+            services.mark_running(run=chain.midtrain, owner="trainer@seed/0")
+            services.mark_failed(run=chain.midtrain, cause="the GPU ran out of memory; lower batch_tokens")
+        if chain.seed == 1 and chain.level != "S":
+            continue
+        for run in (chain.midtrain, chain.sft, chain.rl):
+            services.mark_running(run=run, owner="trainer@seed/0")
+            for step in range(1, run.steps_total + 1):
+                fall = math.exp(-step / run.steps_total)
+                reward = {"reward/mean": 0.1 + 0.08 * place * (1 - fall), "eval/pass1": 0.1 + 0.05 * place}
+                loss = {"loss/train": 1 + fall, "loss/heldout": 1.4 - 0.15 * place + fall}
+                metrics.record(run=run, step=step, values=reward if run is chain.rl else loss)
+            services.set_progress(run=run, step=run.steps_total)
+            services.mark_finished(run=run)
 
 
 def a_report(world: World) -> None:

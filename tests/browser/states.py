@@ -357,6 +357,7 @@ FRESH = {
     "fresh-webhooks": "/alerts/webhooks/",
     "fresh-exports": "/rollouts/exports/",
     "fresh-sweeps": "/runs/sweeps/",
+    "fresh-studies": "/runs/studies/",
     "fresh-templates": "/runs/templates/",
     "fresh-drafts": "/drafts/",
     "fresh-generators": "/generators/",

@@ -29,17 +29,22 @@ from composer_web.runs.models import (
     ChartLayout,
     DefaultChartLayout,
     Report,
+    Run,
     RunLog,
     RunTemplate,
     Sweep,
     TrainBatch,
     TrainedStep,
 )
+from composer_web.studies.models import Study, StudyRun
+from composer_web.studies.schemas import StudyIn
 from composer_web.tasks.models import GenerationJob, GeneratorRun, ImportedTrajectory, Suite, TaskStatistic, TaskVersion
 from composer_web.ui.models import ListName, SavedView
 from tests.browser import seed
 from tests.support.snapshot import Snapshot
+from trainer.config import RunConfig
 from trainer.model_selection.scores import FileBits, Selection, rate
+from trainer.toy.preset import toy_midtrain, toy_rl, toy_sft
 
 lively = Snapshot("lively", lambda: seed.world(steps=12, groups=4))
 few = Snapshot("few", lambda: seed.world(steps=6, groups=2))
@@ -74,6 +79,7 @@ def the_rest(owner: User, word: str) -> None:
     rollout.group.run.save(update_fields=["name"])
     suite, now = Suite.objects.earliest("pk"), timezone.now()
     Sweep.objects.create(name=f"{word} sweep", fields=[["seed", [1, 2]]], created_by=owner)
+    _study(owner, word)
     RunTemplate.objects.create(name=f"{word} template", config=rollout.group.run.config, created_by=owner)
     for table in ListName:
         SavedView.objects.create(owner=owner, table=table, name=f"{word} {table} view", shared=True)
@@ -123,6 +129,23 @@ def the_rest(owner: User, word: str) -> None:
     Quarantine.objects.create(rollout=rollout)
     Annotation.objects.create(rollout=rollout, kind="comment", text=word, author=owner)
     GenerationJob.objects.create(name=f"{word.lower()}-job", generators=["mutation"], packages=[word], requested=4)
+
+
+def _study(owner: User, word: str) -> None:
+    """A study with one chain of drafts."""
+    stages = {"midtrain": toy_midtrain(), "sft": toy_sft(), "rl": toy_rl()}
+    wanted = StudyIn(name=f"{word} study", policy="base", **stages).model_dump(mode="json")
+    study = Study.objects.create(name=f"{word} study", wanted=wanted, created_by=owner)
+    for kind, stage in stages.items():
+        config = RunConfig(name=f"{word} {kind}", stage=stage).model_dump(mode="json")
+        run = Run.objects.create(
+            name=config["name"],
+            kind=kind,
+            config=config,
+            policy_in=Policy.objects.earliest("pk"),
+            steps_total=stage.steps,
+        )
+        StudyRun.objects.create(study=study, run=run, level="S")
 
 
 def _alerts(owner: User) -> None:

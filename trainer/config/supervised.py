@@ -147,6 +147,13 @@ class SFTConfig(Part):
         pattern=FOLDER,
         nothing="the built-in mixture",
     )
+    codebase: str = setting(
+        "",
+        "Folder or git repository below `corpora` whose loss is measured and that is never trained on",
+        pattern=FOLDER,
+        advanced=True,
+    )
+    held_out_tokens: int = setting(8192, "Tokens of the codebase on which its loss is measured", gt=0, advanced=True)
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
     mtp: MTPConfig = Field(default_factory=MTPConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)

@@ -15,6 +15,7 @@ from trainer.config import SFTConfig
 from trainer.errors import StageError
 from trainer.learning.supervised import Example
 from trainer.midtrain.corpus.readers import SourceUnreadable
+from trainer.midtrain.heldout import held_out
 from trainer.midtrain.stage import corpus_rows
 from trainer.midtrain.synthetic import BASE_DRILLS, BASE_SOURCE, synthetic_examples
 from trainer.policy import Policy
@@ -24,6 +25,7 @@ from trainer.sft.conversations.streams import Streams, endless, streams
 from trainer.sft.expert_episodes import ExpertEpisode, sft_examples, tokenize_episode, with_replay
 from trainer.sft.templates import check_all
 from trainer.stages.base import StageResult, StageSink
+from trainer.stages.held_out import HeldOut
 from trainer.stages.supervised_loop import (
     HELD_OUT_EXAMPLES,
     Alone,
@@ -35,7 +37,8 @@ from trainer.stages.supervised_loop import (
 
 STAGE = "sft"
 REPLAY_SEED = 77
-REPLAY_ROW_TOKENS = 512
+ROW_TOKENS = 512
+"""Length of the rows of a replayed corpus, and of the codebase that is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ def run_sft(
 ) -> StageResult:
     """Run or resume the stage on `dataset`, else on `episodes`. A few are held out for evaluation.
 
-    `corpora` is the folder of a replayed corpus. Raises StageError: too little data, or a chat template that is not
-    token-exact.
+    `corpora` is the folder of a replayed corpus and of a codebase that is measured. Raises StageError: too little data, or
+    a chat template that is not token-exact.
     """
     policy, resumed = latest_policy(
         checkpoints, STAGE, policy_dir, seed=seed, whole=config.parallel.world_size == 1, load=load
@@ -74,6 +77,7 @@ def run_sft(
         if config.replay_share:
             replay = _replayed(policy, config, seed + REPLAY_SEED, corpora)
             examples = with_replay(examples, replay, share=config.replay_share, seed=seed)
+        measured = _codebase(policy, config, corpora)
     except (TemplateNotExact, SourceUnreadable) as error:
         raise StageError(str(error)) from error
     return run_supervised(
@@ -84,6 +88,7 @@ def run_sft(
         seed=seed,
         examples=examples,
         held_out=data.held_out,
+        measured=measured,
         sink=sink,
         checkpoints=checkpoints,
         trainee_of=trainee_of,
@@ -146,6 +151,26 @@ def _words(found: Streams) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in found.dropped.most_common())
 
 
+def _codebase(policy: Policy, config: SFTConfig, corpora: Path | None) -> HeldOut:
+    """Rows of the configured codebase, as mid-training measures it; none without one. Raises StageError, SourceUnreadable."""
+    if not config.codebase:
+        return HeldOut()
+    return held_out(
+        policy.tokenizer,
+        (),
+        length=ROW_TOKENS,
+        max_tokens=config.held_out_tokens,
+        codebase=_folder(corpora) / config.codebase,
+    )
+
+
+def _folder(corpora: Path | None) -> Path:
+    """Raises StageError."""
+    if corpora is None:
+        raise StageError("this installation has no folder of corpora; see docs/design/policy.md on mid-training")
+    return corpora
+
+
 def _replayed(policy: Policy, config: SFTConfig, seed: int, corpora: Path | None) -> Iterator[Example]:
     """Replay the configured corpus, else the mid-training mixture of the shipped base policy.
 
@@ -153,6 +178,4 @@ def _replayed(policy: Policy, config: SFTConfig, seed: int, corpora: Path | None
     """
     if not config.replay_corpus:
         return synthetic_examples(policy.tokenizer, seed=seed, drill_share=BASE_DRILLS, source_share=BASE_SOURCE)
-    if corpora is None:
-        raise StageError("this installation has no folder of corpora; see docs/design/policy.md on mid-training")
-    return corpus_rows(policy, corpora / config.replay_corpus, length=REPLAY_ROW_TOKENS, seed=seed)
+    return corpus_rows(policy, _folder(corpora) / config.replay_corpus, length=ROW_TOKENS, seed=seed)

@@ -165,11 +165,12 @@ def run_supervised(
     sink: StageSink,
     checkpoints: CheckpointStore,
     later: Later | None = None,
+    measured: HeldOut | None = None,
     trainee_of: TraineeOf = Alone,
 ) -> StageResult:
     """Train `policy` on `examples` for the configured steps, or until asked to stop. Raises StageError, NonFiniteGradients.
 
-    `held_out` is measured now and then: rows, or rows by name.
+    `held_out` is measured now and then: rows, or rows by name. With it are those of `measured`.
     """
     check_heads(policy.model, config.mtp)
     trainee = trainee_of(policy, config, checkpoints, seed=seed)
@@ -193,7 +194,7 @@ def run_supervised(
     began_later = False
     if not isinstance(held_out, HeldOut):
         held_out = _within(held_out, HELD_OUT_BATCHES * config.batch_tokens)
-    measured = bool(held_out.rows if isinstance(held_out, HeldOut) else held_out)
+    any_held_out = bool(held_out.rows if isinstance(held_out, HeldOut) else held_out)
     while step < config.steps:
         if sink.should_stop():
             return StageResult("stopped", step, save(final=False) if step else None)
@@ -213,11 +214,13 @@ def run_supervised(
         step += 1
         trained = time.perf_counter() - began
         values |= {"time/train": trained, "speed/train_tokens": values["tokens/trained"] / trained}
-        if measured and (step == 1 or step % HELD_OUT_EVERY == 0 or step == config.steps):
+        if any_held_out and (step == 1 or step % HELD_OUT_EVERY == 0 or step == config.steps):
             if isinstance(held_out, HeldOut):
                 values |= held_out.losses(trainee.loss)
             else:
                 values["loss/heldout"] = trainee.loss(held_out)
+            if measured is not None:
+                values |= measured.losses(trainee.loss)
         final = step == config.steps
         if trainee.heads is not None or (final and config.mtp.at_end):
             taught = time.perf_counter()

@@ -73,12 +73,23 @@ def list_runs(
 
 
 @router.post(
-    "", response={201: RunDetail, 404: ErrorOut, 422: ErrorOut}, auth=needs("operate"), summary="Create a draft"
+    "",
+    response={201: RunDetail, 404: ErrorOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Create a draft",
 )
-def create_run(request: HttpRequest, config: RunConfig, start: bool = False, parent: int | None = None) -> Any:
-    """With `start=true` it is queued at once; `parent` is the run that its page tells it against."""
+def create_run(
+    request: HttpRequest,
+    config: RunConfig,
+    start: bool = False,
+    parent: int | None = None,
+    start_after: int | None = None,
+) -> Any:
+    """With `start=true` it is queued at once; `parent` is the run that its page tells it against. With `start_after` it
+    starts once that run has finished, from the policy that it trains, whatever `policy` is configured."""
     before = selectors.get_run(parent) if parent is not None else None
-    run = services.create_run(config=config, actor=caller(request), parent=before)
+    after = selectors.get_run(start_after) if start_after is not None else None
+    run = services.create_run(config=config, actor=caller(request), parent=before, start_after=after)
     if start:
         services.start_run(run=run, actor=caller(request))
     return Status(201, selectors.get_run(run.pk))

@@ -35,6 +35,7 @@ class RunOut(Schema):
     policy_out: str | None
     parent_id: int | None
     sweep_id: int | None
+    start_after_id: int | None = Field(description="Run whose final policy it starts from, once that has finished")
     tags: list[str]
     notes: str
     archived_at: datetime | None

@@ -78,7 +78,7 @@ def _options() -> dict[str, list[str]]:
     suites = [suite.name for suite in tasks.suites()]
     references = policies.references()
     names = list(dict.fromkeys(reference.partition("@")[0] for reference in references))
-    from composer_web.datasets.selectors import corpora  # datasets are built on runs
+    from composer_web.datasets.selectors import codebases, corpora  # datasets are built on runs
     from composer_web.datasets.selectors import names as datasets
 
     known = ["", *corpora()]
@@ -86,7 +86,9 @@ def _options() -> dict[str, list[str]]:
         "policy": references,
         "stage.sft.dataset": ["", *datasets()],
         "stage.sft.replay_corpus": known,
+        "stage.sft.codebase": ["", *codebases()],
         "stage.midtrain.corpus": known,
+        "stage.midtrain.codebase": ["", *codebases()],
         "stage.rl.suite": suites,
         "stage.rl.eval_suite": suites,
         "stage.rl.curriculum.policy": ["", *names],

@@ -11,7 +11,7 @@ from composer_web.core.models import Lease
 from composer_web.core.queue import leases
 from composer_web.env import env
 from composer_web.quotas import gpus
-from composer_web.runs import services
+from composer_web.runs import chain, services
 from composer_web.runs.messages import holder, lease_name, send_run
 from composer_web.runs.models import Run, RunState
 
@@ -25,8 +25,9 @@ BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 2.0, 30.0
 def claim(*, run_id: int, owner: str) -> leases.Held | None:
     """The lease of a run that is to be trained, with the run in state `running`; None when there is nothing to do.
 
-    There is nothing to do for a run that ended, that another worker holds, that the quotas have no GPU for, that was asked
-    to pause while nobody had it (it is paused), or that keeps losing its trainers (it fails).
+    There is nothing to do for a run that ended, that another worker holds, that starts after one which has not finished,
+    that the quotas have no GPU for, that was asked to pause while nobody had it (it is paused), or that keeps losing its
+    trainers (it fails).
     """
     held = leases.take(lease_name(run_id), owner=owner, seconds=env().trainer_lease_seconds)
     if held is None:
@@ -44,7 +45,7 @@ def _to_be_trained(run: Run) -> bool:
         services.mark_paused(run=run)
         return False
     if run.state == RunState.QUEUED:
-        return gpus.admitted(run)
+        return not chain.why_waiting(run) and gpus.admitted(run)
     if run.state != RunState.RUNNING:
         return False
     if run.lost_in_a_row >= MAX_LOST_IN_A_ROW:

@@ -18,6 +18,7 @@ from django.utils import timezone
 from composer_web.core.models import Lease, Outbox
 from composer_web.env import env
 from composer_web.quotas import gpus
+from composer_web.runs.chain import WAITING
 from composer_web.runs.messages import LOOK, STEP, TAKE, lease_name, queue_of, send_look, send_run, send_step
 from composer_web.runs.models import Run, RunState, RunTransition, TrainBatch
 from composer_web.runs.train_queues import pool_queues
@@ -43,7 +44,9 @@ def lost_messages(*, dry_run: bool = False) -> Iterator[LostMessage]:
     moved = RunTransition.objects.filter(run=OuterRef("pk")).order_by("-pk").values("at")[:1]
     recorded = TrainBatch.objects.filter(run=OuterRef("pk"), step=OuterRef("wanted_step"))
     lately, waiting = _lately(old), _waiting()
-    for run in Run.objects.filter(open_ | ended).annotate(moved_at=Subquery(moved), recorded=Exists(recorded)):
+    for run in (
+        Run.objects.filter(open_ | ended).exclude(WAITING).annotate(moved_at=Subquery(moved), recorded=Exists(recorded))
+    ):
         if lease_name(run.pk) not in held:
             yield from _unclaimed(run, waiting, lately, dry_run)
         elif run.state == RunState.RUNNING:

@@ -1,4 +1,4 @@
-"""What a run waits for, in one sentence: a worker of its pool, a worker that is busy, a quota, or the batch of a step."""
+"""What a run waits for, in one sentence: the run before it, a worker of its pool, a busy worker, a quota, or a batch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.utils import timezone
 from composer_web.core.models import WorkerHeartbeat
 from composer_web.core.queue.heartbeats import SILENT_SECONDS
 from composer_web.quotas import gpus
+from composer_web.runs import chain
 from composer_web.runs.messages import holder, queue_of
 from composer_web.runs.models import Run, RunState, TrainBatch
 from composer_web.runs.train_queues import pool_queue, pool_title, worker_command
@@ -18,7 +19,7 @@ from composer_web.runs.train_queues import pool_queue, pool_title, worker_comman
 def waits_for(run: Run) -> str:
     """Empty for a run that waits for nothing."""
     if run.state == RunState.QUEUED:
-        return gpus.why_waiting(run) or _worker(run)
+        return chain.why_waiting(run) or gpus.why_waiting(run) or _worker(run)
     if run.state in (RunState.RUNNING, RunState.PAUSING) and holder(run.pk) is None:
         return f"Its train worker was lost. {_worker(run)}"
     if run.state == RunState.RUNNING and run.wanted_step is not None:

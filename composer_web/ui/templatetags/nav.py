@@ -75,6 +75,7 @@ HELP: dict[str, str] = {
     "/": "start/quickstart/",
     "/runs": "concepts/step/",
     "/runs/new": "reference/configuration/",
+    "/runs/studies": "how-to/midtrain-study/",
     "/reports": "guides/reports/",
     "/datasets": "design/learning/",
     "/policies": "concepts/weight-sync/",

@@ -25,6 +25,8 @@ from typing import Any
 import plotly.graph_objects as plot
 import torch
 
+from composer_web.studies.correlation import spearman
+from composer_web.studies.levels import LAST, LEVELS
 from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments, memory_run
@@ -42,14 +44,11 @@ from trainer.sft.stage import run_sft
 from trainer.toy.preset import toy_rl
 
 BASE = Path("policies/base")
-LEVELS = {"S": 1, "M": 3, "L": 9}
 SMALLEST = int(os.environ.get("SMALLEST", "90"))
 SFT_STEPS = int(os.environ.get("SFT_STEPS", "150"))
 STEPS = int(os.environ.get("STEPS", "12"))
 EPISODES = int(os.environ.get("EPISODES", "600"))
 CODEBASE = Path(os.environ.get("CODEBASE", "trainer"))
-LAST = 4
-"""Steps whose mean reward is the outcome."""
 GOALS: dict[str, report.Goal] = {"rank_correlation": (">=", 0.6), "seeds": (">=", 3)}
 
 
@@ -117,20 +116,6 @@ def stages(level: str, seed: int, work: Path, episodes: Sequence[ExpertEpisode])
     return made
 
 
-def ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1; equal values share the mean of theirs."""
-    return [sum(v < value for v in values) + (sum(v == value for v in values) + 1) / 2 for value in values]
-
-
-def spearman(a: Sequence[float], b: Sequence[float]) -> float:
-    """Rank correlation in [-1, 1]; 0 where one side does not vary."""
-    x, y = ranks(a), ranks(b)
-    mx, my = fmean(x), fmean(y)
-    above = sum((p - mx) * (q - my) for p, q in zip(x, y, strict=True))
-    below = (sum((p - mx) ** 2 for p in x) * sum((q - my) ** 2 for q in y)) ** 0.5
-    return above / below if below else 0.0
-
-
 def draw(points: Sequence[dict[str, Any]]) -> plot.Figure:
     """Loss after SFT against reward, a colour a level."""
     figure = plot.Figure()
@@ -159,7 +144,7 @@ def main() -> None:
     figures.write("midtrain-study", draw(points))
 
     def correlation(of: Sequence[dict[str, Any]], loss: str) -> float:
-        return spearman([-p[loss] for p in of], [p["reward"] for p in of])
+        return spearman([-p[loss] for p in of], [p["reward"] for p in of]) or 0.0
 
     within = [correlation([p for p in points if p["seed"] == seed], "sft_loss") for seed in seeds]
     metrics = {

@@ -19,7 +19,7 @@ ADDRESSED = {
     "run": "runs:detail", "run-charts": "runs:charts", "run-rollouts": "rollouts:of-run", "run-evals": "runs:evals",
     "run-config": "runs:config", "run-logs": "runs:logs", "run-system": "runs:system", "run-reward": "runs:reward",
     "report": "runs:report", "report-edit": "runs:report-edit",
-    "sweep": "runs:sweep", "dataset": "datasets:detail", "finding": "rollouts:finding",
+    "sweep": "runs:sweep", "study": "studies:detail", "dataset": "datasets:detail", "finding": "rollouts:finding",
     "task": "tasks:detail", "suite": "tasks:suite", "imported": "tasks:trajectory", "draft": "review:draft",
     "review-queue": "review:queue", "environment": "repositories:detail", "policy": "policies:detail",
     "evaluation": "evals:detail", "release": "evals:release", "session": "gateway:session",

@@ -24,8 +24,8 @@ FIRST_ROW = 220
 """Pixels from the top of the page to the first row of a list, at most."""
 # Not yet /generators/ and /imports/: their forms stand above their rows.
 LISTS = (
-    "/runs/", "/runs/sweeps/", "/runs/templates/", "/rollouts/", "/rollouts/exports/", "/findings/", "/tasks/", "/tasks/changes/",
-    "/tasks/disagreements/", "/suites/", "/environments/", "/evaluations/", "/evaluations/releases/",
+    "/runs/", "/runs/sweeps/", "/runs/studies/", "/runs/templates/", "/rollouts/", "/rollouts/exports/", "/findings/", "/tasks/",
+    "/tasks/changes/", "/tasks/disagreements/", "/suites/", "/environments/", "/evaluations/", "/evaluations/releases/",
     "/policies/", "/datasets/", "/review/", "/annotations/", "/drafts/", "/gateway/sessions/", "/alerts/", "/alerts/rules/",
     "/alerts/webhooks/", "/alerts/deliveries/", "/notifications/", "/projects/", "/tokens/", "/generators/", "/imports/",
 )  # fmt: skip

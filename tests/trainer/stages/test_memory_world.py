@@ -14,7 +14,6 @@ from sandbox.harness.session import Session
 from sandbox.harness.types import ToolCall
 from sandbox.tasks.procedural import generate
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments
-from tests.bench.runs.midtrain_study import spearman
 from tests.bench.runs.relay import Expert, relay
 from tests.bench.runs.summaries import TRIGGER, config
 from tests.trainer.stages.memory import BASE_POLICY
@@ -93,9 +92,3 @@ def test_work_of_five_windows_is_done_with_summaries_and_forgotten_without() -> 
         assert opening + tokens > 5 * TRIGGER and len(t.segments) > 5, (opening, tokens)
     assert sum(t.reward or 0.0 for t in play(1.0, "truncate")) == 0.0
     assert sum(t.reward or 0.0 for t in play(0.0, "summary")) == 0.0
-
-
-def test_ranks_correlate() -> None:
-    assert spearman([1, 2, 3], [10, 20, 30]) == 1.0
-    assert spearman([1, 2, 3], [3, 2, 1]) == -1.0
-    assert spearman([1, 2, 2, 4], [1, 3, 2, 4]) == pytest.approx(0.94868, abs=1e-5)

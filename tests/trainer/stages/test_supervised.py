@@ -69,7 +69,7 @@ def episodes(count: int) -> list[ExpertEpisode]:
     ]
 
 
-def sft(root, sink, data, policy_dir=BASE_POLICY, trainee_of=Alone, **changes):
+def sft(root, sink, data, policy_dir=BASE_POLICY, trainee_of=Alone, corpora=None, **changes):
     return run_sft(
         policy_dir=policy_dir,
         config=toy_sft(**(COMMON | changes)),
@@ -78,6 +78,7 @@ def sft(root, sink, data, policy_dir=BASE_POLICY, trainee_of=Alone, **changes):
         sink=sink,
         checkpoints=CheckpointStore(root, keep=1),
         trainee_of=trainee_of,
+        corpora=corpora,
     )
 
 
@@ -182,3 +183,17 @@ def test_a_hybrid_thinker_is_not_trained_on_turns_that_its_template_writes_other
 def test_too_few_episodes_are_refused(tmp_path):
     with pytest.raises(StageError, match="at least 10 expert episodes, 3 were recorded"):
         sft(tmp_path, MemorySink(), episodes(3))
+
+
+def test_sft_measures_a_codebase_that_it_never_trains_on(tmp_path):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "x.py").write_text("def total(items):\n    return sum(items)\n" * 20)
+    sink, alone = MemorySink(), MemorySink()
+    sft(tmp_path / "a", sink, episodes(20), corpora=tmp_path, codebase="ours", held_out_tokens=200)
+    sft(tmp_path / "b", alone, episodes(20))
+    assert 0 < sink.values[4]["loss/codebase"] < 20 and "loss/codebase" in sink.values[1]
+    assert sink.values[4]["loss/heldout"] == alone.values[4]["loss/heldout"]
+    with pytest.raises(StageError, match="no folder of corpora"):
+        sft(tmp_path / "c", MemorySink(), episodes(20), codebase="ours")
+    with pytest.raises(StageError, match="gone"):
+        sft(tmp_path / "d", MemorySink(), episodes(20), corpora=tmp_path, codebase="gone")

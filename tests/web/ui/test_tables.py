@@ -25,6 +25,7 @@ LISTS = (
     "/runs/?cols="
     + "state,kind,progress,curve,pass1,policy_in,tags,best,entropy,wall,seed,code_version,notes,created_by",
     "/runs/sweeps/",
+    "/runs/studies/",
     "/rollouts/",
     "/findings/",
     "/tasks/",
