@@ -93,7 +93,7 @@ async def grade(
     refused: list[str] = []
     filtered = FilteredPatch((), (), ())
     try:
-        filtered = _filtered(task, patch)
+        filtered = await asyncio.to_thread(_filtered, task, patch)
         pool = None
         if not isinstance(task.verifier, CallsVerifier):
             machine: _Machine = {"backend": backend, "environments": environments, "limits": pool_limits(task)}
@@ -128,20 +128,21 @@ async def _analysed(
 ) -> tuple[ReportFinding, ...]:
     """What the analyses that follow a verdict find. One that fails is logged and finds nothing: they read what the policy
     wrote, and a verdict that they could take away would make failed work neutral."""
+    beside = asyncio.to_thread  # the event loop: a patch may hold megabytes
     about: _About = {"backend": backend, "environments": environments, "task": task, "changes": filtered.changes}
 
     async def observed() -> tuple[ReportFinding, ...]:
-        return await observing.observe(**about) if observing.wanted(filtered.changes) else ()
+        return await observing.observe(**about) if await beside(observing.wanted, filtered.changes) else ()
 
     async def perturbed() -> tuple[ReportFinding, ...]:
-        return await perturbation.compare(**about) if perturbation.wanted(task, filtered.changes) else ()
+        return await perturbation.compare(**about) if await beside(perturbation.wanted, task, filtered.changes) else ()
 
     async def probed() -> tuple[ReportFinding, ...]:
-        return await probing.compare(**about) if probing.wanted(task, filtered.changes) else ()
+        return await probing.compare(**about) if await beside(probing.wanted, task, filtered.changes) else ()
 
     async def overfitted() -> tuple[ReportFinding, ...]:
         wanted = overfit.edits_tests(task, patch.changes) or (
-            meets_nothing(task, judged) and perturbation.wanted(task, filtered.changes, visible=True)
+            meets_nothing(task, judged) and await beside(perturbation.wanted, task, filtered.changes, visible=True)
         )
         return await overfit.compare_tests(**about, left=patch.changes) if wanted else ()
 

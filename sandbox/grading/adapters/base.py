@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -26,6 +27,12 @@ MAX_HITS = 20_000
 """Reports of one run that are read."""
 MAX_TESTS = 50_000
 """More reported tests than this are not read: a report is produced beside code under test."""
+MAX_RECORDS = 400_000
+"""The same of records of any kind: a longest report has that many of 80 bytes."""
+MAX_FORGED = 20
+"""Records that the runner cannot have written which are kept."""
+MAX_NODES = 3_000_000
+"""Parts of the values that the observed assertions of one run report; each takes about 150 bytes of memory here."""
 
 
 CaseStatus = Literal["passed", "failed", "error", "skipped", "missing", "timeout"]
@@ -105,6 +112,8 @@ class TestRun:
     """With `Order.budget`: tests that were collected and not run, because they did not fit."""
     observed: dict[str, list[Hit]] = field(default_factory=dict)
     """Test id → what its observed assertions reported (`observations/`)."""
+    nodes: int = 0
+    """Parts of all the values in `observed`."""
     given: dict[str, str] = field(default_factory=dict)
     """With `Order.indexed` = `tell`: the framework's own id → the id with numbers of rows."""
     compiled_in: frozenset[str] = frozenset()
@@ -193,19 +202,57 @@ def wall_for(seconds: float) -> float:
     return min(10.0 * seconds + 60.0, 3.0 * seconds + 600.0)
 
 
+NOT_EMPTY = re.compile(rb"[^\n]")
+
+
 def json_lines(data: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Each line of `data` with the JSON object after `prefix`; None for a line that holds no such object, or one that is
-    nested deeper than any report is."""
-    for line in data.split(b"\n"):
-        if not line:
+    """Each line of `data` with the JSON object that follows `prefix` at its beginning; None for a line that holds no such object,
+    or one that is nested deeper than any report is.
+
+    Of the lines that begin otherwise only the first MAX_FORGED come, and none after MAX_RECORDS objects: the work may write
+    millions.
+    """
+    begin, position, junk, records = prefix + b"{", 0, 0, 0
+    while position < len(data):
+        if data.startswith(begin, position):
+            end = _end_of_line(data, position, len(data))
+            line, position, records = data[position:end], end + 1, records + 1
+            yield line, _object(line[len(prefix) :]) if records <= MAX_RECORDS else None
+            if records > MAX_RECORDS:
+                return
             continue
-        body: Any = None
-        if line.startswith(prefix):
-            try:
-                body = parse_json(line[len(prefix) :])
-            except JSONRefused:
-                body = None
-        yield line, body if isinstance(body, dict) else None
+        following = data.find(b"\n" + begin, position)
+        stop = len(data) if following < 0 else following
+        while junk < MAX_FORGED and (found := NOT_EMPTY.search(data, position, stop)) is not None:
+            end = _end_of_line(data, found.start(), stop)
+            yield data[found.start() : end], None
+            position, junk = end + 1, junk + 1
+        position = stop + 1
+
+
+def _end_of_line(data: bytes, position: int, stop: int) -> int:
+    end = data.find(b"\n", position, stop)
+    return stop if end < 0 else end
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    try:
+        body = parse_json(text)
+    except JSONRefused:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+class Forged:
+    """Records that the runner cannot have written. The first MAX_FORGED are kept, and no more are looked at."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, why: str, what: bytes | str) -> None:
+        if len(self.lines) < MAX_FORGED:
+            shown = repr(what[:80].decode("utf-8", "replace")) if isinstance(what, bytes) else what[:120]
+            self.lines.append(f"{why}: {shown}")
 
 
 def text_of(value: object, limit: int = MESSAGE_CHARS) -> str:
@@ -246,8 +293,21 @@ def read_hit(run: TestRun, record: Mapping[str, Any]) -> bool:
     hits = run.observed.setdefault(test_id, [])
     if len(run.observed) > MAX_TESTS or len(hits) >= MAX_HITS:
         return False
+    run.nodes += _nodes(values, MAX_NODES - run.nodes)
+    if run.nodes > MAX_NODES:
+        return False
     hits.append(Hit(site, tuple(values), record.get("raised")))
     return True
+
+
+def _nodes(data: Any, most: int) -> int:
+    """Parts of a JSON value; of more than `most` not all are counted."""
+    count, left = 0, [data]
+    while left and count <= most:
+        node = left.pop()
+        count += len(node)
+        left += [part for part in (node.values() if isinstance(node, dict) else node) if isinstance(part, dict | list)]
+    return count
 
 
 def read_site(run: TestRun, order: Order, record: Mapping[str, Any]) -> bool:

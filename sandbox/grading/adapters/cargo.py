@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import PurePosixPath
 
 from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
     BUILT,
+    MAX_RECORDS,
     MAX_TESTS,
     Case,
     CaseStatus,
@@ -35,6 +37,15 @@ RESULT = re.compile(r"test result: (?:ok|FAILED)\. \d+ passed; \d+ failed; .*")
 LISTS: dict[str, CaseStatus] = {"successes:": "passed", "failures:": "failed"}
 LISTED = re.compile(r"    (?P<name>\S+)")
 DETAILS = re.compile(r"---- (?P<name>\S+) stdout ----")
+MARKED = re.compile(
+    r"\n(?=[^\S\n]*+(?:Running|Doc-tests) |---- \S++ stdout ----\n|(?:successes|failures):\n|\x02(?:observed|built) "
+    r"|test (?:result: (?:ok|FAILED)\. |\S++(?: - should panic)? \.\.\. (?:ok|FAILED|ignored)))"
+)
+"""Before each line that any of these may match, but for LISTED. The work may write millions of others, which nothing looks at."""
+BLOCK = 1 << 17
+ERROR = re.compile(r"\nerror.*")
+MAX_ERRORS, MAX_DETAILS = 200, 20_000
+"""Lines of errors, and characters of what one test wrote, that are kept."""
 CLEAN = f'find {WORKDIR} -path "*/target" -prune -o -path "*/tests/*" -name "*.rs" -exec rm -f {{}} +'
 RUNNER = (
     f"runner=$(mktemp -d)/run; printf '%s\\n' '{CLEAN}' 'exec \"$@\" 2>&9 9>&-' > $runner; "
@@ -70,48 +81,94 @@ class CargoAdapter:
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
         run = started(result)
-        text = result.result.decode("utf-8", "replace")
-        target, details, open_sections, errors, listing = "", "", 0, [], ""
-        unit = any("tests" not in PurePosixPath(path).parts for path in order.files)
-        built: set[str] = set()
-        listed: dict[str, set[CaseStatus]] = {}
-        messages: dict[str, list[str]] = {}
-        for line in text.split("\n"):
-            if target and (found := LISTED.fullmatch(line)) and listing:
-                listed.setdefault(f"{target}::{found['name']}", set()).add(LISTS[listing])
-            elif not LISTED.fullmatch(line):
-                listing = line if line in LISTS else ""
-            if section := SECTION.fullmatch(line):
-                target, details, open_sections = section["path"], "", open_sections + 1
-            elif DOC_SECTION.fullmatch(line):
-                target, details, open_sections = "doc", "", open_sections + 1
-            elif RESULT.fullmatch(line):
-                open_sections, details = open_sections - 1, ""
-            elif found := DETAILS.fullmatch(line):
-                details = f"{target}::{found['name']}"
-            elif details and (seen := OBSERVED.fullmatch(line)):
-                read_hit(run, hit_of(details, seen))
-            elif details:
-                messages.setdefault(details, []).append(line)
-            elif (found := TEST.fullmatch(line)) and target and len(run.cases) < MAX_TESTS:
-                test_id = f"{target}::{found['name']}"
-                known = test_id in run.cases
-                run.cases[test_id] = Case("error", "reported twice") if known else Case(_status(found["status"]))
-            elif not target and line.startswith(BUILT.decode()):
-                built |= sources_of(line.removeprefix(BUILT.decode()), unit)
-            elif line.startswith("error"):
-                errors.append(line)
-        run.compiled_in = frozenset(built)
-        for test_id, statuses in listed.items():  # its line was torn by what the work wrote beside it
+        text = f"\n{result.result.decode('utf-8', 'replace')}\n"
+        report = _Report(run, any("tests" not in PurePosixPath(path).parts for path in order.files))
+        position = 1
+        for number, found in enumerate(_marked(text)):
+            if number >= MAX_RECORDS:
+                run.unreadable = f"the report has more than {MAX_RECORDS} lines of a test runner"
+                break
+            if position <= found.start():
+                report.read_between(text, position, found.start())
+            end = text.find("\n", found.end())
+            report.read_line(text[found.end() : end])
+            position = end + 1
+        report.read_between(text, position, len(text) - 1)
+        run.compiled_in = frozenset(report.built)
+        for test_id, statuses in report.listed.items():  # its line was torn by what the work wrote beside it
             if test_id not in run.cases:
                 run.cases[test_id] = Case(statuses.pop() if len(statuses) == 1 else "error")
-        for test_id, lines in messages.items():
+        for test_id, parts in report.messages.items():
             if test_id in run.cases and run.cases[test_id].status == "failed":
-                run.cases[test_id] = Case("failed", "\n".join(lines).strip()[: order.message_chars])
-        run.finished = bool(run.cases) and open_sections == 0
+                run.cases[test_id] = Case("failed", "\n".join(parts).strip()[: order.message_chars])
+        run.finished = bool(run.cases) and report.open_sections == 0
         if not run.cases:
-            run.file_errors = dict.fromkeys(order.files, "\n".join(errors)[-order.message_chars :] or run.ending)
+            errors = "".join(found[0] for found in islice(ERROR.finditer(text), MAX_ERRORS)).strip()
+            run.file_errors = dict.fromkeys(order.files, errors[-order.message_chars :] or run.ending)
         return run
+
+
+def _marked(text: str) -> Iterator[re.Match[str]]:
+    """As `MARKED.finditer`, in blocks of lines: between two of them other threads have their turn."""
+    position = 0
+    while position < len(text) - 1:
+        end = text.find("\n", min(position + BLOCK, len(text) - 1)) + 1
+        yield from MARKED.finditer(text, position, end)
+        position = end - 1
+
+
+class _Report:
+    """The sections of a report, as far as they are read."""
+
+    def __init__(self, run: TestRun, unit: bool) -> None:
+        self.run, self.unit = run, unit
+        self.built: set[str] = set()
+        self.listed: dict[str, set[CaseStatus]] = {}
+        self.messages: dict[str, list[str]] = {}
+        self.open_sections = 0
+        self._target = self._details = self._listing = ""
+        self._room, self._names = 0, 0
+
+    def read_line(self, line: str) -> None:
+        """Read a line that MARKED finds."""
+        self._listing = line if line in LISTS else ""
+        if section := SECTION.fullmatch(line):
+            self._target, self._details, self.open_sections = section["path"], "", self.open_sections + 1
+        elif DOC_SECTION.fullmatch(line):
+            self._target, self._details, self.open_sections = "doc", "", self.open_sections + 1
+        elif RESULT.fullmatch(line):
+            self.open_sections, self._details = self.open_sections - 1, ""
+        elif found := DETAILS.fullmatch(line):
+            self._details, self._room = f"{self._target}::{found['name']}", MAX_DETAILS
+        elif self._details and (seen := OBSERVED.fullmatch(line)):
+            read_hit(self.run, hit_of(self._details, seen))
+        elif self._details:
+            self._keep(line)
+        elif (found := TEST.fullmatch(line)) and self._target and len(self.run.cases) < MAX_TESTS:
+            test_id = f"{self._target}::{found['name']}"
+            known = test_id in self.run.cases
+            self.run.cases[test_id] = Case("error", "reported twice") if known else Case(_status(found["status"]))
+        elif not self._target and line.startswith(BUILT.decode()):
+            self.built |= sources_of(line.removeprefix(BUILT.decode()), self.unit)
+
+    def read_between(self, text: str, position: int, end: int) -> None:
+        """Read the other lines from one up to the next that is marked, which are `text[position:end]`."""
+        if self._details:
+            self._keep(text[position : min(end, position + self._room)])
+        while self._listing and position <= end:
+            stop = text.find("\n", position)
+            found = LISTED.fullmatch(text, position, stop)
+            self._names += 1
+            if found is None or self._names > 2 * MAX_TESTS:
+                self._listing = ""
+            elif self._target:
+                self.listed.setdefault(f"{self._target}::{found['name']}", set()).add(LISTS[self._listing])
+            position = stop + 1
+
+    def _keep(self, part: str) -> None:
+        if self._room > 0:
+            self.messages.setdefault(self._details, []).append(part[: self._room])
+            self._room -= len(part) + 1
 
 
 def sources_of(line: str, unit: bool) -> set[str]:

@@ -15,6 +15,7 @@ from sandbox.grading.adapters.base import (
     MAX_TESTS,
     Case,
     CaseStatus,
+    Forged,
     Invocation,
     Order,
     TestRun,
@@ -40,7 +41,7 @@ EMBEDS = (
 """Tells what files the product's own packages embed."""
 OBSERVED = re.compile(r"\x02observed (\d{1,9})((?: [0-9a-f]*\.){1,4})\n?")
 """The report of an observed assertion (`go.py`, `rust.py` of `observations/brace_tests`): site, values as hexadecimal."""
-TORN = re.compile(r"[^\n ]\s*--- (?P<status>PASS|FAIL|SKIP): (?P<name>\S+) \([\d.]+s\)\n?$")
+TORN = re.compile(r"--- (?P<status>PASS|FAIL|SKIP): (?P<name>\S+) \([\d.]+s\)\n?$")
 """The end of a test behind something printed without a newline, which go's own reader (before 1.20) takes for output."""
 STATUSES: dict[str, CaseStatus] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 NOISE = ("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- ")
@@ -70,13 +71,13 @@ class GoAdapter:
         module = first.decode("utf-8", "replace").strip()
         said: dict[str, list[str]] = {}
         ended: dict[str, bool] = {}
-        forged: list[str] = []
+        forged = Forged()
         torn: dict[str, list[CaseStatus]] = {}
         built, events = _without_built(events)
         run.compiled_in = frozenset(below_checkout(path, WORKDIR) for path in built)
         for line, event in json_lines(events):
             if event is None or len(run.cases) > MAX_TESTS:
-                forged.append(f"not an event of go test: {line[:80].decode('utf-8', 'replace')!r}")
+                forged.add("not an event of go test", line)
                 continue
             folder = _folder(module, str(event.get("Package")))
             name, action = event.get("Test"), event.get("Action")
@@ -87,7 +88,7 @@ class GoAdapter:
                 and (seen := OBSERVED.search(text_of(event.get("Output"), 8000)))
             ):
                 read_hit(run, hit_of(key, seen))
-            elif action == "output" and (end := TORN.search(text_of(event.get("Output"), 2000))):
+            elif action == "output" and (end := _torn(text_of(event.get("Output"), 2000))):
                 torn.setdefault(f"{folder}::{end['name']}", []).append(STATUSES[end["status"].lower()])
             elif action == "output" and len(said.setdefault(key, [])) < MAX_OUTPUT_LINES:
                 said[key].append(text_of(event.get("Output"), 2000))
@@ -96,7 +97,7 @@ class GoAdapter:
                     ended[folder] = action != "fail"
                 elif key in run.cases:
                     run.cases[key] = Case("error", "reported twice")
-                    forged.append(f"reported twice: {key[:120]}")
+                    forged.add("reported twice", key)
                 else:
                     status = STATUSES[str(action)]
                     message = _message(said.get(key, ()), order.message_chars) if action == "fail" else ""
@@ -105,24 +106,33 @@ class GoAdapter:
             if key not in run.cases:
                 run.cases[key] = Case(ends[0]) if len(ends) == 1 else Case("error", "reported twice")
         run.finished = bool(order.files) and all(folder in ended for folder in order.files)
+        known = {test_id.partition("::")[0] for test_id in run.cases}
+        failing = {test_id.partition("::")[0] for test_id, case in run.cases.items() if case.status == "failed"}
         for folder, passed in ended.items():
-            if not passed and not any(test_id.startswith(f"{folder}::") for test_id in run.cases):
+            if not passed and folder not in known:
                 run.file_errors[folder] = _message(said.get(folder, ()), order.message_chars) or run.ending
-        for folder in (name for name, passed in ended.items() if passed):
-            failed = [test_id for test_id, case in run.cases.items() if case.status == "failed"]
-            if any(test_id.startswith(f"{folder}::") for test_id in failed):
-                forged.append(f"the program of {folder} ends with success, and its tests fail")
-        run.forged = tuple(forged[:20])
+            if passed and folder in failing:
+                forged.add("tests fail, and their program ends with success", folder)
+        run.forged = tuple(forged.lines)
         return run
+
+
+def _torn(output: str) -> re.Match[str] | None:
+    """The end of a test in an output that begins with something else."""
+    found = TORN.search(output)
+    return found if found is not None and output[: found.start()].strip("\n ") else None
 
 
 def _without_built(report: bytes) -> tuple[list[str], bytes]:
     """The files that the lines at the beginning of a report name, and the rest of it."""
     found: list[str] = []
-    while report.startswith(BUILT):
-        line, _, report = report.partition(b"\n")
-        found.append(line.removeprefix(BUILT).decode("utf-8", "replace"))
-    return found, report
+    position = 0
+    while report.startswith(BUILT, position):
+        end = report.find(b"\n", position)
+        end = len(report) if end < 0 else end
+        found.append(report[position + len(BUILT) : end].decode("utf-8", "replace"))
+        position = end + 1
+    return found, report[position:]
 
 
 def hit_of(test_id: str, seen: re.Match[str]) -> dict[str, object]:

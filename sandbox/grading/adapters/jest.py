@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
+    MAX_RECORDS,
     MAX_TESTS,
     Case,
     CaseStatus,
@@ -27,6 +29,8 @@ STATUS: dict[object, CaseStatus] = {
     "passed": "passed", "failed": "failed", "pending": "skipped", "skipped": "skipped", "todo": "skipped",
     "disabled": "skipped",
 }  # fmt: skip
+MAX_PARTS = 2_000_000
+"""Objects and lists of one document, each of which takes about 100 bytes of memory here."""
 
 
 class JestAdapter:
@@ -91,15 +95,27 @@ def _read_file(entry: dict[str, Any], order: Order, run: TestRun) -> None:
         run.cases[test_id] = known or Case(status, message[: order.message_chars], seconds)
 
 
-def split_observed(data: bytes) -> tuple[list[dict[str, Any]], bytes]:
+def split_observed(data: bytes) -> tuple[Iterator[dict[str, Any]], bytes]:
     """Reports of observed assertions, each a line of its own, and the document that follows them."""
-    lines = data.split(b"\n")
-    mine = [line[1:] for line in lines if line.startswith(OBSERVED)]
-    rest = b"\n".join(line for line in lines if not line.startswith(OBSERVED))
-    return [record for _, record in json_lines(b"\n".join(mine)) if record is not None], rest
+    mine: list[bytes] = []
+    rest: list[bytes] = []
+    position = 0
+    while position < len(data) and len(mine) < MAX_RECORDS:
+        if data.startswith(OBSERVED, position):
+            end = data.find(b"\n", position)
+            mine.append(data[position + 1 : end if end >= 0 else len(data)])
+        else:
+            end = data.find(b"\n" + OBSERVED, position)
+            rest.append(data[position : end if end >= 0 else len(data)])
+        position = end + 1 if end >= 0 else len(data)
+    rest.append(data[position:])
+    records = (record for _, record in json_lines(b"\n".join(mine)) if record is not None)
+    return records, b"\n".join(filter(None, rest))
 
 
 def _document(data: bytes) -> dict[str, Any] | None:
+    if data.count(b"{") + data.count(b"[") > MAX_PARTS:
+        return None
     try:
         document = parse_json(data, max_chars=len(data))
     except JSONRefused:

@@ -19,7 +19,7 @@ from sandbox.grading.adapters.base import (
     started,
 )
 
-MAX_DEPTH = 32
+MAX_DEPTH, MAX_ELEMENTS = 32, 500_000
 WORSE: dict[str, CaseStatus] = {"failure": "failed", "error": "error", "skipped": "skipped"}
 
 
@@ -75,13 +75,16 @@ def parse(data: bytes, message_chars: int) -> dict[str, Case]:
 class _Reader:
     def __init__(self, message_chars: int) -> None:
         self.cases: dict[str, Case] = {}
-        self._chars, self._depth = message_chars, 0
+        self._chars, self._depth, self._elements = message_chars, 0, 0
         self._id: str | None = None
         self._status: CaseStatus = "passed"
         self._message, self._seconds, self._inside = "", 0.0, False
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS:
+            raise ReportRefused(f"the report has more than {MAX_ELEMENTS} elements")
         if self._depth > MAX_DEPTH:
             raise ReportRefused(f"the report is nested deeper than {MAX_DEPTH}")
         if tag == "testcase":
@@ -94,7 +97,8 @@ class _Reader:
         elif self._id is not None and tag in WORSE:
             if self._status in ("passed", "skipped"):
                 self._status = WORSE[tag]
-            self._message += attributes.get("message", "")[: self._chars]
+            if len(self._message) < self._chars:
+                self._message += attributes.get("message", "")[: self._chars]
             self._inside = True
 
     def text(self, text: str) -> None:

@@ -14,6 +14,7 @@ from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
     MAX_TESTS,
     Case,
+    Forged,
     Invocation,
     Order,
     TestRun,
@@ -63,10 +64,10 @@ class NodeAdapter:
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
         run = started(result)
-        forged: list[str] = []
+        forged = Forged()
         for line, record in json_lines(result.result.replace(OBSERVED, b"")):
             if record is None or len(run.cases) > MAX_TESTS:
-                forged.append(f"not a record of the reporter: {line[:80].decode('utf-8', 'replace')!r}")
+                forged.add("not a record of the reporter", line)
                 continue
             if record.get("kind") == "done":
                 run.finished = True
@@ -87,7 +88,7 @@ class NodeAdapter:
                 run.cases[test_id] = Case("error", "reported twice")
             else:
                 run.cases[test_id] = _case(record.get("status"), message, number_of(record.get("seconds")))
-        run.forged = tuple(forged[:20])
+        run.forged = tuple(forged.lines)
         return run
 
 

@@ -12,6 +12,7 @@ from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
     MAX_TESTS,
     Case,
+    Forged,
     Invocation,
     Order,
     TestRun,
@@ -67,21 +68,21 @@ class PytestAdapter:
         run = started(result)
         phases: dict[str, dict[str, dict[str, Any]]] = {}
         twice: set[str] = set()
-        forged: list[str] = []
+        forged = Forged()
         for line, record in json_lines(result.result, invocation.secret.encode()):
             if record is None or len(phases) > MAX_TESTS:
-                forged.append(f"not a record of the runner: {line[:80].decode('utf-8', 'replace')!r}")
+                forged.add("not a record of the runner", line)
                 continue
             test_id, kind = str(record.get("id")), record.get("kind")
             if kind == "done":
                 run.finished = True
                 if record.get("status") != result.exit_code:
-                    forged.append(f"reported status {record.get('status')!r}, exit code {result.exit_code}")
+                    forged.add(f"exit code {result.exit_code}, and reported", repr(record.get("status")))
             elif kind == "sampled":
                 run.left_out = int(number_of(record.get("left_out")))
             elif kind == "seen":
                 if not read_hit(run, record):
-                    forged.append(f"not a report of an assertion: {line[:80].decode('utf-8', 'replace')!r}")
+                    forged.add("not a report of an assertion", line)
             elif kind == "name":
                 run.given[str(record.get("given"))] = test_id
             elif kind == "calls":
@@ -92,10 +93,10 @@ class PytestAdapter:
                 phases[test_id][when] = record
             else:
                 twice.add(test_id)
-                forged.append(f"reported twice: {test_id[:120]}")
+                forged.add("reported twice", test_id)
         for test_id, by_phase in phases.items():
             run.cases[test_id] = Case("error", "reported twice") if test_id in twice else _case(by_phase, order)
-        run.forged = tuple(forged[:20])
+        run.forged = tuple(forged.lines)
         return run
 
 

@@ -11,6 +11,7 @@ from sandbox.backends.base import WORKDIR, ExecResult
 from sandbox.grading.adapters.base import (
     MAX_TESTS,
     Case,
+    Forged,
     Invocation,
     Order,
     TestRun,
@@ -53,10 +54,10 @@ class UnittestAdapter:
 
     def read(self, order: Order, invocation: Invocation, result: ExecResult) -> TestRun:
         run = started(result)
-        forged: list[str] = []
+        forged = Forged()
         for line, record in json_lines(result.result, invocation.secret.encode()):
             if record is None or len(run.cases) > MAX_TESTS:
-                forged.append(f"not a record of the runner: {line[:80].decode('utf-8', 'replace')!r}")
+                forged.add("not a record of the runner", line)
                 continue
             test_id, message = str(record.get("id")), text_of(record.get("message"), order.message_chars)
             if record.get("kind") == "done":
@@ -65,15 +66,15 @@ class UnittestAdapter:
                 run.file_errors[test_id] = message
             elif record.get("kind") == "seen":
                 if not read_hit(run, record):
-                    forged.append(f"not a report of an assertion: {line[:80].decode('utf-8', 'replace')!r}")
+                    forged.add("not a report of an assertion", line)
             elif test_id in run.cases:
-                forged.append(f"reported twice: {test_id[:120]}")
+                forged.add("reported twice", test_id)
                 run.cases[test_id] = Case("error", "reported twice")
             else:
                 run.cases[test_id] = _case(record.get("status"), message, number_of(record.get("seconds")))
         if run.finished and result.exit_code != 0:
-            forged.append(f"the runner ended and the exit code is {result.exit_code}")
-        run.forged = tuple(forged[:20])
+            forged.add("the runner ended, and the exit code is", str(result.exit_code))
+        run.forged = tuple(forged.lines)
         return run
 
 

@@ -11,6 +11,7 @@ An observation changes no verdict and never fails a grading.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -24,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sandbox.backends.base import WORKDIR, Backend, FileChange, Limits, PathError, Sandbox, SandboxError
 from sandbox.grading.adapters.base import START_SECONDS, wall_for
 from sandbox.grading.adapters.pytest import ENVIRONMENT, HARDENED
+from sandbox.grading.dynamic_analysis.perturbation import is_large
 from sandbox.grading.patches.apply import apply, write_tests
 from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.findings import ReportFinding, Rule, finding
@@ -68,6 +70,8 @@ class Act(BaseModel):
 
 def wanted(changes: Sequence[FileChange]) -> bool:
     """Whether a patch newly names what could reach beyond computing."""
+    if is_large([change for change in changes if change.path.endswith((".py", *NODE_FILES))]):
+        return True
     for change in changes:
         words = (
             PYTHON_WORDS if change.path.endswith(".py") else NODE_WORDS if change.path.endswith(NODE_FILES) else None
@@ -107,7 +111,7 @@ async def _acts(
     async with await backend.start(environments.spec(task.environment), limits=limits) as sandbox:
         await apply(sandbox, changes)
         data = await _run(sandbox, environments, task, seconds)
-    return read(data)
+    return await asyncio.to_thread(read, data)
 
 
 async def _run(sandbox: Sandbox, environments: EnvironmentStore, task: TaskSpec, seconds: float) -> bytes:
@@ -144,7 +148,7 @@ async def _run(sandbox: Sandbox, environments: EnvironmentStore, task: TaskSpec,
 def read(data: bytes) -> list[Act]:
     """Acts that an observer sent. Lines that are none are left out: they are the work's."""
     acts = []
-    for line in data.split(b"\n")[:MAX_ACTS]:
+    for line in data.split(b"\n", MAX_ACTS)[:MAX_ACTS]:
         try:
             acts.append(Act.model_validate_json(line))
         except ValidationError:

@@ -49,6 +49,11 @@ UNSTEADY = re.compile(
 )
 """Answers that say where an object lies, or that differ when the same is asked twice: they cannot be compared."""
 
+MAX_READ = 2 << 20
+"""Bytes of changed files, before and after, in which literals are looked for. Work with more counts as holding one."""
+MAX_SEARCHED = 400_000_000
+"""The same of characters that are compared: new literals times the characters of the tests."""
+
 Call = tuple[str, tuple[Any, ...]]
 
 
@@ -57,17 +62,24 @@ def wanted(task: TaskSpec, changes: Sequence[FileChange], *, visible: bool = Fal
     tests that its author could see."""
     if isinstance(task.verifier, CallsVerifier):
         return False
+    product = [change for change in changes if change.content is not None and _is_product(change.path)]
+    if is_large(product):
+        return True
     seen = _visible(task) if visible else {}
     tests = "\n".join((*task.verifier.test_files.values(), *seen.values(), task.instruction))
-    for change in changes:
-        if change.content is None or not _is_product(change.path):
-            continue
+    for change in product:
         before, after = (
             _literals((text or b"").decode("utf-8", "replace")) for text in (change.before, change.content)
         )
-        if any(text in tests for text in after - before if len(text) > 1 or not text.isascii()):
+        new = [text for text in after - before if len(text) > 1 or not text.isascii()]
+        if len(new) * len(tests) > MAX_SEARCHED or any(text in tests for text in new):
             return True
     return False
+
+
+def is_large(changes: Sequence[FileChange]) -> bool:
+    """Whether there is more text than is read for its literals."""
+    return sum(len(change.content or b"") + len(change.before or b"") for change in changes) > MAX_READ
 
 
 def _is_product(path: str) -> bool:
@@ -181,7 +193,8 @@ async def _answers(
             keep_state=False,
         )
     try:
-        answers = [parse_json(line) for line in result.result.split(b"\n") if line]
+        # More lines than calls are the work's own; what follows them is one line, and none of JSON.
+        answers = [parse_json(line) for line in result.result.split(b"\n", len(calls) + 1) if line]
     except ValueError:
         return []
     return [answer for answer in answers if isinstance(answer, str)]

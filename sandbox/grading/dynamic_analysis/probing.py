@@ -13,6 +13,7 @@ Python (pytest), JavaScript (`node:test`), Go and Rust (integration tests). It c
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
@@ -43,6 +44,8 @@ MIN_STALE, MIN_MISSED = 0.7, 2
 FAILURE = re.compile(r"!|None\b|Err\(|error |\[\]|nil\b|''|\"\"")
 """What a default answers as well as a computation."""
 LITERAL = re.compile(r"\"[^\"\n]{2,}\"|(?<![\w.])\d{2,}")
+MAX_OUTPUT = 8 << 20
+"""Bytes of what probes and tests say that are read."""
 Answers = Mapping[Key, Answer]
 _KNOWN: OrderedDict[tuple[str, str], dict[Key, Answer]] = OrderedDict()
 """What pristine checkouts and reference solutions answer: the same for every attempt at a task."""
@@ -54,9 +57,14 @@ def wanted(task: TaskSpec, changes: Sequence[FileChange]) -> bool:
     of an example names none of it."""
     if perturbation.wanted(task, changes):
         return True
-    for change in changes:
-        if change.content is None or not change.path.endswith((".go", ".rs")) or TEST_FILE.search(change.path):
-            continue
+    compiled = [
+        change
+        for change in changes
+        if change.content is not None and change.path.endswith((".go", ".rs")) and not TEST_FILE.search(change.path)
+    ]
+    if perturbation.is_large(compiled):
+        return True
+    for change in compiled:
         before, after = (
             set(LITERAL.findall((text or b"").decode("utf-8", "replace"))) for text in (change.before, change.content)
         )
@@ -216,4 +224,7 @@ class _Runs:
                 private_result=True,
                 keep_state=False,
             )
-        return read(result.result), self.language.passed(result.result.decode("utf-8", "replace"))
+        return await asyncio.to_thread(self._read, result.result[:MAX_OUTPUT])
+
+    def _read(self, output: bytes) -> tuple[dict[Key, Answer], frozenset[str]]:
+        return read(output), self.language.passed(output.decode("utf-8", "replace"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +85,8 @@ async def run_suite(
         run = await _collect_prepared(sandbox, adapter, order, prepared, plan, rewriter_of(verifier), spent)
         judgement = judge_run(expected, prepared, run)
         if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
-            judgement = judge_difference(judgement, adapted(plan, prepared.ids, bare, run))
+            found = await asyncio.to_thread(adapted, plan, prepared.ids, bare, run)
+            judgement = judge_difference(judgement, found)
         known = plan.compiled_in if plan is not None else ()
         read = {path for each in (run, bare and bare.run) if each for path in each.compiled_in & prepared.files.keys()}
         judgement = judge_compiled(judgement, sorted(read.difference(known)))
@@ -115,7 +117,8 @@ async def _run_apart(
     )
     if one is not None and judgement.outcome is Cause.ALL_PASSED:
         copies = {name: first.ids[again(name)] for name in plan.notes}
-        judgement = judge_difference(judgement, adapted(plan, prepared.ids, Bare(one, first.ids, (), copies), two))
+        bare = Bare(one, first.ids, (), copies)
+        judgement = judge_difference(judgement, await asyncio.to_thread(adapted, plan, prepared.ids, bare, two))
     return judgement
 
 
@@ -163,8 +166,8 @@ async def _collect_prepared(
     modules = {path: prepared.files[path].decode() for path in sorted(held)}
     sites = {} if rewriter is None else _sites(rewriter, plan, prepared)
     order = replace(order, modules=modules, preload=plan.preload, indexed="use", sites=sites)
-    run = judged(plan, prepared.ids, await collect(sandbox, adapter, order, spent))
-    return run if rewriter is None else judged_below(plan, prepared.ids, run)
+    run = await asyncio.to_thread(judged, plan, prepared.ids, await collect(sandbox, adapter, order, spent))
+    return run if rewriter is None else await asyncio.to_thread(judged_below, plan, prepared.ids, run)
 
 
 def held_in_memory(adapter: Adapter, files: Sequence[str], texts: Collection[str]) -> set[str]:
@@ -346,4 +349,4 @@ async def collect(sandbox: Sandbox, adapter: Adapter, order: Order, spent: Spent
     )
     spent.own += result.seconds - result.starved
     spent.wall += result.seconds
-    return read_report(adapter, order, invocation, result)
+    return await asyncio.to_thread(read_report, adapter, order, invocation, result)

@@ -12,7 +12,7 @@ from sandbox.grading.dynamic_analysis.probes.variation import Made
 
 VARIANTS = 6
 """The first one asks what the tests ask."""
-REPORT = re.compile(rb"\x02oc (\d+) (\d+) (\d+) ([0-9a-f]*) ([012]) ([0-9a-f]*) ([0-9a-f]*)")
+REPORT = re.compile(rb"\x02oc (\d{1,9}) (\d{1,9}) (\d{1,9}) ([0-9a-f]*) ([012]) ([0-9a-f]*) ([0-9a-f]*)")
 UNSTEADY = re.compile(r"\b0x[0-9a-f]{4,}")
 MAX_REPORTS = 20_000
 
@@ -74,6 +74,8 @@ def read(output: bytes) -> dict[Key, Answer]:
     found: dict[Key, Answer] = {}
     counts: dict[tuple[int, int, int, str], int] = {}
     for report in REPORT.finditer(output):
+        if len(found) >= MAX_REPORTS:
+            break
         file, variant, site = (int(report[n]) for n in (1, 2, 3))
         try:
             row, left, right = (bytes.fromhex(report[n].decode()).decode("utf-8", "replace") for n in (4, 6, 7))
@@ -81,6 +83,5 @@ def read(output: bytes) -> dict[Key, Answer]:
             continue
         place = (file, variant, site, row)
         counts[place] = counts.get(place, 0) + 1
-        if len(found) < MAX_REPORTS:
-            found[Key(*place, counts[place])] = Answer(left, right, report[5] != b"0", report[5] == b"1")
+        found[Key(*place, counts[place])] = Answer(left, right, report[5] != b"0", report[5] == b"1")
     return found

@@ -94,8 +94,8 @@ def command(files: Sequence[str], python: str) -> str:
 
 
 def passed(output: str) -> frozenset[str]:
-    good = re.findall(r"^\s*(?:ok \d+ - |✔ )(.+?)(?: \([\d.]+ms\))?(?: # .*)?$", output, re.M)
-    bad = re.findall(r"^\s*(?:not ok \d+ - |✖ )(.+?)(?: \([\d.]+ms\))?(?: # .*)?$", output, re.M)
+    good = re.findall(r"^[^\S\n]*+(?:ok \d+ - |✔ )(.+?)(?: \([\d.]+ms\))?(?: # .*)?$", output, re.M)
+    bad = re.findall(r"^[^\S\n]*+(?:not ok \d+ - |✖ )(.+?)(?: \([\d.]+ms\))?(?: # .*)?$", output, re.M)
     return frozenset(name for name in good if not name.startswith(PROBE)) - set(bad)
 
 

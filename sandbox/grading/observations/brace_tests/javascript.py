@@ -11,7 +11,7 @@ from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets, literal_spans
 from sandbox.grading.observations.brace_tests.braces import SITE, Assertion, Edit
 from sandbox.grading.observations.brace_tests.deciding import shows
-from sandbox.grading.observations.reports.judge import is_tame
+from sandbox.grading.observations.reports.operations import is_tame
 
 SUPPORT = " ".join(
     line.strip()

@@ -10,7 +10,7 @@ from typing import Literal
 from sandbox.grading.observations.python_tests.purity import Names, called
 from sandbox.grading.observations.python_tests.trees import cloned
 from sandbox.grading.observations.reports.base import Leaf
-from sandbox.grading.observations.reports.judge import BINARY, BUILTIN_FUNCTIONS, METHODS, UNARY
+from sandbox.grading.observations.reports.operations import BINARY, BUILTIN_FUNCTIONS, METHODS, UNARY
 
 DEEP, SHALLOW, RESIDUAL = 2, 1, 0
 """How much of an assertion is evaluated on the host: operators and functions of plain data, comparisons alone, nothing."""

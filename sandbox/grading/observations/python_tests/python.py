@@ -39,7 +39,7 @@ from sandbox.grading.observations.python_tests.purity import Function, Local, Mo
 from sandbox.grading.observations.python_tests.scopes import Scope
 from sandbox.grading.observations.python_tests.trees import cloned
 from sandbox.grading.observations.reports.base import Site
-from sandbox.grading.observations.reports.judge import is_tame
+from sandbox.grading.observations.reports.operations import is_tame
 
 SEE, SEE_NOW, RAISES, NOTE, BLANK = "_oc_see", "_oc_now", "_oc_raises", "_oc_note", "_oc_blank"
 """What the rewritten tests call; `runners/observing.py` provides them."""

@@ -8,146 +8,35 @@ from __future__ import annotations
 
 import ast
 import collections.abc
-import math
-import numbers
-import operator
-import re
 import sys
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from sandbox.grading.adapters.base import Hit
 from sandbox.grading.observations.reports.base import Expected, Site
-from sandbox.grading.observations.reports.values import Cut, Opaque, Raised, Types, Unreadable, Value, decode
+from sandbox.grading.observations.reports.operations import (
+    BINARY,
+    COMPARE,
+    FUNCTIONS,
+    METHODS,
+    RECEIVERS,
+    UNARY,
+    Unjudgeable,
+    search,
+)
+from sandbox.grading.observations.reports.values import (
+    Cut,
+    LongRange,
+    Opaque,
+    Raised,
+    Types,
+    Unreadable,
+    Value,
+    check_hashes,
+    decode,
+)
 
-MAX_MESSAGE = 2000
-"""Characters of an exception's message that a pattern is searched in."""
-
-
-class Unjudgeable(Exception):
-    """A condition that cannot be decided on these values."""
-
-
-class Approx:
-    """`pytest.approx`: numbers within a tolerance, also in sequences and mappings."""
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, expected: Any, rel: float | None = None, abs: float | None = None, nan_ok: bool = False) -> None:
-        self.expected, self.rel, self.abs, self.nan_ok = expected, rel, abs, nan_ok
-
-    def __eq__(self, actual: object) -> bool:
-        return self._near(actual, self.expected)
-
-    def _near(self, actual: Any, expected: Any) -> bool:
-        if isinstance(expected, dict):
-            return (
-                isinstance(actual, dict)
-                and actual.keys() == expected.keys()
-                and all(self._near(actual[k], expected[k]) for k in expected)
-            )
-        if isinstance(expected, list | tuple):
-            return (
-                isinstance(actual, list | tuple)
-                and len(actual) == len(expected)
-                and all(map(self._near, actual, expected))
-            )
-        if isinstance(expected, bool) or not isinstance(expected, numbers.Number):
-            return bool(actual == expected)
-        if isinstance(actual, bool) or not isinstance(actual, numbers.Number):
-            return False
-        if actual == expected:
-            return True
-        a, b = cast(Any, actual), cast(Any, expected)
-        if a != a or b != b:
-            return bool(self.nan_ok and a != a and b != b)
-        if math.isinf(builtins_abs(b)) or math.isinf(builtins_abs(a)):
-            return False
-        absolute = 1e-12 if self.abs is None else self.abs
-        relative = (1e-6 if self.rel is None else self.rel) * builtins_abs(b)
-        tolerance = absolute if self.rel is None and self.abs is not None else max(absolute, relative)
-        return bool(builtins_abs(a - b) <= tolerance)
-
-
-builtins_abs = abs
-
-
-def almost(a: Any, b: Any, places: int | None = None, delta: Any = None) -> bool:
-    """`assertAlmostEqual`."""
-    if a == b:
-        return True
-    return bool(abs(a - b) <= delta) if delta is not None else round(abs(a - b), 7 if places is None else places) == 0
-
-
-def same_items(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """`assertCountEqual`: the same elements in any order."""
-    try:
-        return Counter(a) == Counter(b)
-    except TypeError:
-        rest = list(b)
-        for item in list(a)[:2000]:
-            if item not in rest:
-                return False
-            rest.remove(item)
-        return not rest and len(a) <= 2000
-
-
-def search(pattern: str, text: str) -> bool:
-    """`re.search` on the beginning of a text, with a pattern that ends soon on any text (`is_tame`)."""
-    if not is_tame(pattern):
-        raise Unjudgeable("the pattern may take long")
-    return re.search(pattern, text[:MAX_MESSAGE]) is not None
-
-
-@lru_cache(maxsize=1000)
-def is_tame(pattern: str) -> bool:
-    """Whether a regular expression has no repeat inside a repeat, and few repeats: it ends soon on any text."""
-    if len(pattern) > 1000 or re.search(r"[*+}]\s*\)+\s*[*+{]", pattern) or re.search(r"\)[*+{]", pattern):
-        return False
-    if len(re.findall(r"(?<!\\)[*+]|\{\d*,", pattern)) > 3 or re.search(r"\\\d|\(\?P=", pattern):
-        return False
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError):
-        return False
-    return True
-
-
-def numeric(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def apply(a: Any, b: Any) -> Any:
-        if not all(isinstance(x, numbers.Number) or type(x).__module__ in ("datetime", "decimal") for x in (a, b)):
-            raise Unjudgeable("only numbers are multiplied")
-        return function(a, b)
-
-    return apply
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "len": len, "sorted": sorted, "set": set, "frozenset": frozenset, "list": list, "tuple": tuple, "dict": dict,
-    "int": int, "float": float, "bool": bool, "str": str, "repr": repr, "abs": abs, "min": min, "max": max, "sum": sum,
-    "round": round, "all": all, "any": any, "approx": Approx, "almost": almost, "same_items": same_items, "search": search,
-}  # fmt: skip
-BUILTIN_FUNCTIONS = frozenset(FUNCTIONS) - {"approx", "almost", "same_items", "search"}
-METHODS = frozenset(
-    {"startswith", "endswith", "lower", "upper", "strip", "lstrip", "rstrip", "split", "splitlines", "rsplit", "count",
-     "index", "find", "isdigit", "isalpha", "isupper", "islower", "keys", "values", "items", "get", "issubset",
-     "issuperset", "isdisjoint", "title", "capitalize", "partition", "rpartition"}
-)  # fmt: skip
-RECEIVERS = (str, bytes, list, tuple, dict, set, frozenset)
-BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: numeric(operator.mul), ast.Div: numeric(operator.truediv),
-    ast.FloorDiv: numeric(operator.floordiv), ast.Mod: numeric(operator.mod), ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-}  # fmt: skip
-UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.Not: operator.not_, ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
-}  # fmt: skip
-COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
 SINGLETONS = (None, True, False, NotImplemented, Ellipsis)
 
 
@@ -242,14 +131,19 @@ class _Evaluation:
                 arguments = [self.of(argument) for argument in node.args]
                 if any(isinstance(argument, Opaque | Cut | Raised | Types) for argument in arguments):
                     raise Unjudgeable(f"{name} of an object of the product")
-                if name in ("set", "frozenset", "dict", "sum", "str", "repr") and len(arguments) > 1:
+                alone = name in ("set", "frozenset", "dict", "sum", "str", "repr")
+                if alone and len(arguments) + bool(keywords and name != "dict") > 1:
                     raise Unjudgeable(f"{name} with several arguments")
                 return FUNCTIONS[name](*arguments, **{word: self.of(value) for word, value in keywords.items()})
             case ast.Attribute(value=value, attr=name) if name in METHODS:
                 receiver = self.of(value)
                 if type(receiver) not in RECEIVERS:
                     raise Unjudgeable(f"{name} of something else than a text or a container")
-                made = getattr(receiver, name)(*(self.of(argument) for argument in node.args))
+                arguments = [self.of(argument) for argument in node.args]
+                if name in ("issubset", "issuperset", "isdisjoint"):  # these make sets of what they are given
+                    for argument in arguments:
+                        check_hashes(argument)
+                made = getattr(receiver, name)(*arguments)
                 return list(made) if name in ("keys", "values", "items") else made
         raise Unjudgeable("the call is not judged")
 
@@ -287,7 +181,8 @@ def types_of(value: Value) -> tuple[str, ...]:
         return value.types.names
     if isinstance(value.content, Opaque | Raised):
         return value.content.types.names
-    return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in type(value.content).__mro__)
+    kind = range if isinstance(value.content, LongRange) else type(value.content)
+    return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in kind.__mro__)
 
 
 def is_a(value: Value, kind: Types) -> bool:

@@ -24,7 +24,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import fractions
-from collections.abc import Callable, Iterable
+import numbers
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -33,8 +34,13 @@ MAX_DEPTH = 40
 MAX_NODES = 50_000
 MAX_TEXT = 1_000_000
 MAX_TYPES = 40
-MAX_ODD_KEYS = 2000
-"""Keys of one container that are neither texts nor small integers."""
+MAX_INTEGER_DIGITS = 100_000
+"""Of an integer, hexadecimal."""
+MAX_DIGITS = 10_000
+"""Of a Decimal, and its largest exponent; of the parts of a Fraction, as bits four times as many. Both are small to write and
+large to compute with."""
+MAX_CLASHES = 100
+"""Different members of one container that have the hash of another."""
 
 
 class Unreadable(ValueError):
@@ -76,18 +82,70 @@ class Value:
     types: Types | None = None
 
 
-STANDARD: dict[str, Callable[..., Any]] = {
-    "datetime.date": datetime.date,
-    "datetime.datetime": datetime.datetime,
-    "datetime.time": datetime.time,
-    "datetime.timedelta": datetime.timedelta,
-    "decimal.Decimal": decimal.Decimal,
-    "fractions.Fraction": fractions.Fraction,
-    "pathlib.PurePosixPath": PurePosixPath,
-    "range": range,
-    "NotImplemented": lambda: NotImplemented,
-    "Ellipsis": lambda: Ellipsis,
+@dataclass(frozen=True, slots=True)
+class LongRange:
+    """A range of more than MAX_NODES numbers: compared, measured and indexed as it is, and never walked over."""
+
+    span: range
+
+    __iter__ = __reversed__ = None  # else Python walks over it by `__getitem__`
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return len(self.span)
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self.span[key]
+        return bounded_range(found) if isinstance(found, range) else found
+
+    def __contains__(self, item: object) -> bool:
+        if isinstance(item, int):
+            return int(item) in self.span
+        if isinstance(item, numbers.Number):
+            raise TypeError("only integers are looked for in a long range")
+        return False
+
+    def __repr__(self) -> str:
+        return repr(self.span)
+
+
+Sequence.register(LongRange)
+
+
+def bounded_range(found: range) -> range | LongRange:
+    return LongRange(found) if len(found[: MAX_NODES + 1]) > MAX_NODES else found
+
+
+def _decimal(text: str) -> decimal.Decimal:
+    if len(text) > MAX_DIGITS:
+        raise Unreadable("too large")
+    found = decimal.Decimal(text)
+    if found.is_finite() and abs(found.adjusted()) > MAX_DIGITS:
+        raise Unreadable("too large")
+    return found
+
+
+def _fraction(numerator: int, denominator: int) -> fractions.Fraction:
+    if max(numerator.bit_length(), denominator.bit_length()) > 4 * MAX_DIGITS:
+        raise Unreadable("too large")
+    return fractions.Fraction(numerator, denominator)
+
+
+STANDARD: dict[str, tuple[Callable[..., Any], type]] = {
+    "datetime.date": (datetime.date, int),
+    "datetime.datetime": (datetime.datetime, int),
+    "datetime.time": (datetime.time, int),
+    "datetime.timedelta": (datetime.timedelta, int),
+    "decimal.Decimal": (_decimal, str),
+    "fractions.Fraction": (_fraction, int),
+    "pathlib.PurePosixPath": (PurePosixPath, str),
+    "range": (lambda *bounds: bounded_range(range(*bounds)), int),
+    "NotImplemented": (lambda: NotImplemented, int),
+    "Ellipsis": (lambda: Ellipsis, int),
 }
+"""Name → what makes the value, and the type of its arguments."""
 
 
 def decode(data: object) -> Value:
@@ -99,6 +157,8 @@ def decode(data: object) -> Value:
         types, data = _types(inner["t"]), inner["v"]
     try:
         return Value(_decode(data, 0, budget), types)
+    except Unreadable:
+        raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise Unreadable(f"not a value: {type(error).__name__}") from error
 
@@ -154,7 +214,7 @@ def _text(body: object) -> str:
 
 def _integer(body: object, depth: int, budget: list[int]) -> int:
     text = _text(body)
-    if len(text) > 100_000:
+    if len(text) > MAX_INTEGER_DIGITS:
         raise Unreadable("too large")
     return int(text, 16)
 
@@ -174,15 +234,20 @@ def _dict(body: object, depth: int, budget: list[int]) -> dict[Any, Any]:
 
 def _members(body: object, depth: int, budget: list[int]) -> list[Any]:
     members = _items(body, depth, budget)
-    _check_hashes(members)
+    check_hashes(members)
     return members
 
 
-def _check_hashes(members: Iterable[object]) -> None:
-    """Many values with one hash would keep the host busy for a time that grows with their square."""
-    odd = sum(not (isinstance(m, str) or (type(m) is int and abs(m) < 1 << 60)) for m in members)
-    if odd > MAX_ODD_KEYS:
-        raise Unreadable("too many keys that are neither texts nor small integers")
+def check_hashes(members: Iterable[object]) -> None:
+    """Many values with one hash would keep the host busy for a time that grows with their square. Raises Unreadable."""
+    known: dict[int, object] = {}
+    clashes = 0
+    for member in members:
+        other = known.setdefault(hash(member), member)
+        if other is not member and other != member:
+            clashes += 1
+            if clashes > MAX_CLASHES:
+                raise Unreadable("too many values of one hash")
 
 
 def _complex(body: object, depth: int, budget: list[int]) -> complex:
@@ -193,7 +258,11 @@ def _complex(body: object, depth: int, budget: list[int]) -> complex:
 def _standard(body: object, depth: int, budget: list[int]) -> Any:
     if not isinstance(body, list) or len(body) != 2 or body[0] not in STANDARD:
         raise Unreadable("not a value of the standard library")
-    return STANDARD[body[0]](*_items(body[1], depth, budget))
+    make, kind = STANDARD[body[0]]
+    arguments = _items(body[1], depth, budget)
+    if not all(type(argument) is kind for argument in arguments):
+        raise Unreadable("not arguments of the standard library")
+    return make(*arguments)
 
 
 def _subclass(body: object, depth: int, budget: list[int]) -> Any:

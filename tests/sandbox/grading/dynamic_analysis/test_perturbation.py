@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from sandbox.backends.base import FileChange, Patch
-from sandbox.grading.dynamic_analysis import perturbation
+from sandbox.grading.dynamic_analysis import observing, perturbation, probing
 from sandbox.grading.grader import grade
 from sandbox.grading.verdict.findings import Rule
 from sandbox.tasks.spec import CallsVerifier, FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
@@ -119,3 +119,19 @@ def test_quotes_that_never_end_are_read_once():
     for quote in "'\"`":
         text = quote + f"\\{quote}" * 500_000
         assert not perturbation.wanted(TASK, (FileChange("text.py", text.encode()),))
+
+
+def test_work_with_numbers_without_end_is_called() -> None:
+    numbers = "\n".join(str(10**9 + i) for i in range(400_000))
+    for path in ("text.py", "text.js"):
+        large = (FileChange(path, f"TABLE = '''\n{numbers}\n'''\n".encode(), before=BEFORE.encode()),)
+        for asked in (perturbation.wanted(TASK, large), probing.wanted(TASK, large), observing.wanted(large)):
+            assert asked
+    assert probing.wanted(TASK, (FileChange("text.go", numbers.encode()),))
+    some = "\n".join(str(10**9 + i) for i in range(5_000)).encode()
+    assert not perturbation.wanted(TASK, (FileChange("text.py", some),))
+    tests = TEST + "\n# x" * 30_000
+    long = TASK.model_copy(
+        update={"verifier": TASK.verifier.model_copy(update={"test_files": {"tests/test_text.py": tests}})}
+    )
+    assert perturbation.wanted(long, (FileChange("text.py", some),))

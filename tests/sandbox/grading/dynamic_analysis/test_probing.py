@@ -8,6 +8,8 @@ import pytest
 from sandbox.backends.base import FileChange
 from sandbox.grading.dynamic_analysis import probing
 from sandbox.grading.dynamic_analysis.overfit import compare_tests
+from sandbox.grading.dynamic_analysis.probes import javascript
+from sandbox.grading.dynamic_analysis.probes.base import MAX_REPORTS, read
 from sandbox.grading.verdict.findings import Rule
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, TaskSpec
 from tests.sandbox.grading.verifiers.test_toolchains import in_sandbox
@@ -144,3 +146,10 @@ def test_only_work_that_could_know_an_example_is_asked():
 
     assert probing.wanted(TASKS["go"], change(GO_DIGEST))
     assert not probing.wanted(TASKS["go"], change(GO.replace("return 0", "return len(word)")))
+
+
+def test_empty_lines_of_probes_without_end_are_passed_over() -> None:
+    output = "\n" * 1_000_000 + "  ok 1 - adds\n\n \n\u2714 takes (0.5ms)\nnot ok 2 - leaves\n"
+    assert javascript.passed(output) == {"adds", "takes"}
+    assert len(read(b"\x02oc 1 0 1  1 61 62\n" * (2 * MAX_REPORTS))) == MAX_REPORTS
+    assert read(b"\x02oc " + b"1" * 10_000 + b" 0 1  1 61 62\n") == {}

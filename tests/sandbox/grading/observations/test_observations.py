@@ -21,7 +21,8 @@ from sandbox.grading.observations.plan import TestRun, make_plan
 from sandbox.grading.observations.python_tests.python import rewrite
 from sandbox.grading.observations.reports import judge
 from sandbox.grading.observations.reports.base import Expected, Leaf, Site
-from sandbox.grading.observations.reports.judge import Unjudgeable, holds, is_tame, judge_hit, judge_test
+from sandbox.grading.observations.reports.judge import Unjudgeable, holds, judge_hit, judge_test
+from sandbox.grading.observations.reports.operations import is_tame
 from sandbox.grading.observations.reports.values import Opaque, Unreadable, Value, decode, is_plain
 from sandbox.tasks.spec import PytestVerifier
 

@@ -1,9 +1,11 @@
+import random
 import subprocess
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.backends.base import FileChange, Patch
+from sandbox.grading.audit.attempt.diff import read
 from sandbox.grading.patches.patch import MAX_DIFF_BYTES, from_files, render
 from sandbox.tasks.spec import CallsVerifier, InlineEnvironment, TaskSpec
 
@@ -61,3 +63,15 @@ def test_git_applies_what_was_rendered(tmp_path_factory, before, after, newline)
     done = subprocess.run(command, input=text.encode(), cwd=folder, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert (folder / "f.txt").read_bytes() == new.encode()
+
+
+def test_lines_that_are_slow_to_compare_are_shown_as_replaced() -> None:
+    draw = random.Random(1)
+    before, after = ("".join(f"{draw.randrange(150)}\n" for _ in range(30_000)).encode() for _ in range(2))
+    text = render(
+        Patch(changes=(FileChange("a.txt", after, before=before), FileChange("b.txt", b"x\n", before=b"y\n")))
+    )
+    assert "@@ -1,30000 +1,30000 @@" in text and text.endswith("@@ -1 +1 @@\n-y\n+x\n")
+    [large, small] = read(text)
+    assert [line.text for line in large.added] == after.decode().splitlines() and len(large.removed) == 30_000
+    assert len(small.added) == 1
