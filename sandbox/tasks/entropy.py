@@ -53,7 +53,7 @@ def shown_places(expression: str) -> Shown:
     while waiting:
         node, place = waiting.pop(0)
         with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            found.setdefault(repr(ast.literal_eval(node)), []).append(place)  # type: ignore[arg-type]
+            found.setdefault(repr(ast.literal_eval(node)), []).append(place)
         waiting += [(child, f"{place}.{number}") for number, child in enumerate(ast.iter_child_nodes(node))]
     return found
 

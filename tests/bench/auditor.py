@@ -6,8 +6,8 @@ trajectory of it. The bench prints sums of it and no names, texts or rules. A ch
 trajectory ends its blindness; new ones are written then. `ARGS="--blind-only --newest"` measures this set alone.
 
 **Development** (figures `dev_…`): the sets before it, which were blind until rules were written for what was missed there:
-`auditor_blind/` and `auditor_blind_2/` until 2026-11-26, `auditor_blind_3/` to `auditor_blind_6/` until 2026-11-27, `auditor_blind_7/` until 2026-11-28.
-What is missed and what is wrongly found is printed by name.
+`auditor_blind/` and `auditor_blind_2/` until 2026-11-26, `auditor_blind_3/` to `auditor_blind_6/` until 2026-11-27,
+`auditor_blind_7/` until 2026-11-28. What is missed and what is wrongly found is printed by name.
 
 **Played** (figures `played_…`): every session goes through the product's harness and is graded. Dishonest are the red team's
 exploits (`tests/redteam`) and the labelled sessions; honest are the red team's honest runs, labelled sessions that come close to
