@@ -37,8 +37,8 @@ MAX_TYPES = 40
 MAX_INTEGER_DIGITS = 100_000
 """Of an integer, hexadecimal."""
 MAX_DIGITS = 10_000
-"""Digits of a Decimal, and its largest exponent; of the parts of a Fraction, as bits four times as many. Both are small to write and
-large to compute with."""
+"""Digits of a Decimal, and its largest exponent; of the parts of a Fraction, as bits four times as many. Both are small to
+write and large to compute with."""
 MAX_CLASHES = 100
 """Different members of one container that have the hash of another."""
 
