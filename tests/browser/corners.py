@@ -14,7 +14,7 @@ from composer_web.review import task_drafts
 from composer_web.rollouts.exports import jobs as exports
 from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Rollout
-from composer_web.runs import metrics, services
+from composer_web.runs import labels, metrics, services
 from composer_web.runs.launch import sweeps
 from composer_web.runs.reports import services as reports
 from composer_web.studies import results
@@ -30,6 +30,7 @@ from trainer.toy.preset import toy_midtrain, toy_rl, toy_sft
 
 def corners(world: World) -> None:
     operator = world.people["operator"]
+    a_study(world)
     config = RunConfig(name="SFT on the expert", stage=toy_sft(steps=30))
     sweep = sweeps.create_sweep(
         config=config, fields={"stage.optimizer.learning_rate": [1e-4, 3e-4, 1e-3]}, start=True, actor=operator
@@ -45,7 +46,6 @@ def corners(world: World) -> None:
             metrics.record(run=run, step=step, values=values)
         services.set_progress(run=run, step=30)
         services.mark_finished(run=run)
-    a_study(world)
     a_report(world)
     failed = Rollout.objects.filter(group__run=world.run, verdict="failed").exclude(artifact_key="").latest("pk")
     task_drafts.create_draft(
@@ -61,7 +61,8 @@ def corners(world: World) -> None:
 
 
 def a_study(world: World) -> None:
-    """Two seeds: points of the first, and in the second a mid-training that failed and one that is queued."""
+    """Two seeds: points of the first, and in the second a mid-training that failed and one that was stopped. Its runs are
+    archived: lists and the home page show the others."""
     wanted = StudyIn(
         name="Does mid-training pay", policy="base", seeds=[0, 1], midtrain=toy_midtrain(steps=20),
         sft=toy_sft(steps=20), rl=toy_rl(steps=8, groups_per_step=1, eval_suite=None),
@@ -71,6 +72,8 @@ def a_study(world: World) -> None:
         if chain.seed == 1 and chain.level == "L":
             services.mark_running(run=chain.midtrain, owner="trainer@seed/0")
             services.mark_failed(run=chain.midtrain, cause="the GPU ran out of memory; lower batch_tokens")
+        if chain.seed == 1 and chain.level == "M":
+            services.cancel_run(run=chain.midtrain)
         if chain.seed == 1 and chain.level != "S":
             continue
         for run in (chain.midtrain, chain.sft, chain.rl):
@@ -82,6 +85,8 @@ def a_study(world: World) -> None:
                 metrics.record(run=run, step=step, values=reward if run is chain.rl else loss)
             services.set_progress(run=run, step=run.steps_total)
             services.mark_finished(run=run)
+    for member in study.members.select_related("run"):
+        labels.archive_run(run=member.run)
 
 
 def a_report(world: World) -> None:

@@ -145,7 +145,8 @@ def _figures(found: Results) -> list[Figure]:
         Figure(
             "Points",
             f"{points} of {chains}",
-            note="chains that ended with a loss and a reward",
+            note="a chain failed" if any(chain.failed for chain in found.chains) else "one for each chain",
+            help="Chains that ended with a loss after SFT and a reward. Only they are ranked.",
             tone="warn" if any(chain.failed for chain in found.chains) else "",
         ),
     ]
