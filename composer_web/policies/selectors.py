@@ -17,11 +17,22 @@ from composer_web.policies.services import real_path
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A policy version that can be loaded: a folder in Hugging Face layout."""
+    """A policy version: a folder in Hugging Face layout. Older checkpoints of a run lack whole weights until `whole` is asked."""
 
     policy: Policy
     version: int
     path: Path
+
+    def whole(self) -> Path:
+        """The folder, once its weights can be loaded: those of an older checkpoint are restored. Can take minutes for a large
+        policy, so only workers ask. Raises UserError."""
+        from trainer.weights.differences import DifferenceError, restore  # torch: only where weights are read
+
+        try:
+            restore(self.path)
+        except DifferenceError as error:
+            raise UserError("policy", str(error)) from error
+        return self.path
 
 
 def policies() -> QuerySet[Policy]:

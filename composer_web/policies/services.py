@@ -53,7 +53,7 @@ def describe_architecture(folder: Path) -> dict[str, Any]:
         config = json.loads(config_file.read_text())
         if not isinstance(config, dict):
             raise ValueError("config.json holds no object")
-        weights = sorted(folder.glob("*.safetensors"))
+        weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.safetensors.difference"))
         if not weights:
             raise UserError("policy", f"{folder} holds no *.safetensors weights; export the model with save_pretrained")
         parameters = sum(_count_parameters(path) for path in weights)
@@ -73,6 +73,8 @@ def _count_parameters(path: Path) -> int:
         if not 0 < size < 100 << 20:
             raise ValueError(f"{path.name} is not a safetensors file")
         header = json.loads(file.read(size))
+    if difference := header.get("__metadata__", {}).get("difference"):
+        return int(json.loads(difference)["parameters"])
     total, end = 0, 0
     for name, entry in header.items():
         if name != "__metadata__":
@@ -118,7 +120,7 @@ def import_base(
         defaults={
             "path": stored_path(path),
             "digest": digest,
-            "bytes": sum(f.stat().st_size for f in path.rglob("*") if f.is_file()),
+            "bytes": _size(path),
         },
     )
     return policy
@@ -158,17 +160,23 @@ def create_child(*, name: str, parent: Policy, parent_version: int, project_id: 
 def record_checkpoint(*, policy: Policy, version: int, path: Path, final: bool, digest: str = "") -> Checkpoint:
     """A checkpoint that lies complete on disk. `path` is the folder that loads as a policy. Idempotent.
 
-    Rows whose folders the trainer's retention has removed are marked so.
+    Rows whose folders the trainer's retention has removed are marked so, and those that it made smaller say their size.
     """
-    size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
     checkpoint, _ = Checkpoint.objects.update_or_create(
         policy=policy,
         version=version,
         kind="final" if final else "step",
-        defaults={"path": stored_path(path), "bytes": size, "digest": digest, "removed_at": None},
+        defaults={"path": stored_path(path), "bytes": _size(path), "digest": digest, "removed_at": None},
     )
     for other in Checkpoint.objects.filter(policy=policy, removed_at=None).exclude(pk=checkpoint.pk):
         if not real_path(other.path).is_dir():
             other.removed_at = timezone.now()
             other.save(update_fields=["removed_at"])
+        elif (now := _size(real_path(other.path))) != other.bytes:
+            other.bytes = now
+            other.save(update_fields=["bytes"])
     return checkpoint
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -7,6 +7,7 @@ from typing import Any
 
 from composer_web.core.queue import heartbeats, outbox, samples
 from composer_web.core.queue.work import task
+from composer_web.policies.in_use import synchronize
 from composer_web.runs import logs
 
 log = logging.getLogger(__name__)
@@ -21,11 +22,13 @@ def flush_outbox(**_: Any) -> None:
 def reconcile(**_: Any) -> None:
     from composer_web.system.reconcile import Busy
     from composer_web.system.reconcile import reconcile as look
+    from composer_web.system.used_checkpoints import uses
 
     try:
         look()
     except Busy:
         return  # the other one does the same work
+    synchronize(uses())
 
 
 @task("ops.sample_data", queue="maintenance", seconds=600)

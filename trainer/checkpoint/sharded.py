@@ -13,8 +13,8 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
-SHARDS = "shards"
-"""Folder of these files in a checkpoint."""
+from trainer.checkpoint.layout import SHARDS
+
 OPTIMIZER = "optimizer"
 """Prefix of the optimizer's tensors."""
 FAILURES = (OSError, ValueError, RuntimeError, TimeoutError, CheckpointException, SafetensorError)

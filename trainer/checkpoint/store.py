@@ -4,13 +4,15 @@
       policy/                Hugging Face layout: loads as a policy, can be shipped or evaluated
       optimizer.safetensors  optimizer state by parameter name
       state.json             step, version, prompts consumed, stage state; written last, with the digests of the rest
+      in-use/                a file per run, evaluation or channel that uses it (`in_use.py`)
 
-A checkpoint is written under a temporary name, synced and renamed. No pickle anywhere: reading one runs no code.
+A checkpoint is written under a temporary name, synced and renamed. No pickle anywhere: reading one runs no code. The two
+newest are whole; older ones lose the optimizer, and their weights become differences (`trainer.weights.differences`).
 """
 
 from __future__ import annotations
 
-import hashlib
+import logging
 import os
 import re
 import shutil
@@ -25,11 +27,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from trainer import policy as policies
+from trainer.checkpoint import in_use
+from trainer.checkpoint.layout import OPTIMIZER_FILE, POLICY_DIR, SHARDS, STATE_FILE
 from trainer.errors import StageError
+from trainer.weights import differences
+from trainer.weights.differences import digest_of, sync
 
-STATE_FILE = "state.json"
-OPTIMIZER_FILE = "optimizer.safetensors"
-POLICY_DIR = "policy"
+log = logging.getLogger(__name__)
+
 RESUMABLE = 2
 """Newest checkpoints that keep the optimizer: the one before stands in when the newest is damaged."""
 _NAME = re.compile(r"step-(\d{6,})")
@@ -84,7 +89,8 @@ class CheckpointStore:
         weights: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype | None = None,
     ) -> Path:
-        """Write checkpoint `state.step` (replacing one of that step) and drop the oldest beyond `keep` + the newest.
+        """Write checkpoint `state.step` (replacing one of that step) and drop the oldest beyond `keep` + the newest, unless they
+        are in use.
 
         `weights` stand in for the model's own (merged adapters); `dtype` is their format on disk.
         """
@@ -111,14 +117,16 @@ class CheckpointStore:
         """Turn `scratch` into the durable checkpoint of `state.step` and drop old ones. Raises OSError."""
         final = self.root / f"step-{state.step:06d}"
         files = sorted(path for path in scratch.rglob("*") if path.is_file())
-        digests = {path.relative_to(scratch).as_posix(): _digest(path) for path in files}
+        digests = {path.relative_to(scratch).as_posix(): digest_of(path) for path in files}
         whole = state.model_copy(update={"digests": digests})
         (scratch / STATE_FILE).write_text(whole.model_dump_json(indent=1), encoding="utf-8")
         sync_tree(scratch)
+        for holder in in_use.holders(final):
+            in_use.hold(scratch, holder)
         if final.exists():
             shutil.rmtree(final)
         scratch.rename(final)
-        _sync(self.root)
+        sync(self.root)
         self._prune()
         return final
 
@@ -141,7 +149,7 @@ class CheckpointStore:
         try:
             state = CheckpointState.model_validate_json((path / STATE_FILE).read_text(encoding="utf-8"))
             for name, digest in state.digests.items():
-                if _digest(path / name) != digest:
+                if digest_of(path / name) != digest:
                     raise CheckpointError(
                         f"checkpoint {path}: {name} is damaged; remove this folder to resume from an earlier one"
                     )
@@ -155,28 +163,63 @@ class CheckpointStore:
         return Checkpoint(path, state, optimizer)
 
     def _prune(self) -> None:
-        """Drop old checkpoints. Of the others, only the newest `RESUMABLE` keep the optimizer, which is most of their size:
-        a run resumes from the newest one."""
-        steps = self.steps()
-        for step in steps[: -(self.keep + 1)]:
-            shutil.rmtree(self.root / f"step-{step:06d}")
-        for step in steps[-(self.keep + 1) : -RESUMABLE]:
-            _drop_optimizer(self.root / f"step-{step:06d}")
+        """Drop old checkpoints that nobody uses. Of the others, only the newest `RESUMABLE` keep the optimizer, which is most
+        of their size, and whole weights: a run resumes from the newest one."""
+        paths = [self.root / f"step-{step:06d}" for step in self.steps()]
+        for path in paths[: -(self.keep + 1)]:
+            if not in_use.remove_unless_held(path):
+                _drop_optimizer(path)
+                _restore(path)  # now: what it differs from is removed next
+        kept = paths[-(self.keep + 1) :]
+        for path in kept[:-RESUMABLE]:
+            _drop_optimizer(path)
+        if len(kept) > RESUMABLE:  # older ones are coded already, or were restored for somebody
+            older, newer = kept[-RESUMABLE - 1 :][:2]
+            try:
+                _code_weights(older, newer)
+            except OSError as error:  # such as a full disk
+                log.warning("the weights of %s stay whole: %s", older, error)
 
 
 def _drop_optimizer(path: Path) -> None:
-    """Remove the optimizer of a checkpoint, whose policy stays usable. First from the digests, so that a crash between
-    the two leaves a checkpoint that still loads."""
-    file, state_file = path / OPTIMIZER_FILE, path / STATE_FILE
-    if not file.exists():
+    """Remove the optimizer of a checkpoint, whose policy stays usable."""
+    for file in (path / OPTIMIZER_FILE, path / SHARDS):
+        _drop(path, file)
+
+
+def _code_weights(path: Path, newer: Path) -> None:
+    """Replace the weights of a checkpoint that nobody uses by their differences against the next newer one's. Raises
+    OSError."""
+    if in_use.holders(path):
         return
+    for file in sorted((path / POLICY_DIR).glob("*.safetensors")):
+        base = newer / POLICY_DIR / file.name
+        if base.is_file() and differences.code(file, base) is not None:
+            _drop(path, file)
+
+
+def _restore(path: Path) -> None:
+    try:
+        differences.restore(path / POLICY_DIR)
+    except differences.DifferenceError as error:  # whoever starts from it is told the same
+        log.warning("%s", error)
+
+
+def _drop(path: Path, target: Path) -> None:
+    """Remove a file or folder from a checkpoint. First from the digests, so that a crash between the two leaves a
+    checkpoint that still loads."""
+    if not target.exists():
+        return
+    state_file, name = path / STATE_FILE, target.relative_to(path).as_posix()
     state = CheckpointState.model_validate_json(state_file.read_text(encoding="utf-8"))
-    digests = {name: digest for name, digest in state.digests.items() if name != OPTIMIZER_FILE}
+    digests = {
+        file: digest for file, digest in state.digests.items() if file != name and not file.startswith(f"{name}/")
+    }
     scratch = state_file.with_suffix(".partial")
     scratch.write_text(state.model_copy(update={"digests": digests}).model_dump_json(indent=1), encoding="utf-8")
-    _sync(scratch)
+    sync(scratch)
     scratch.rename(state_file)
-    file.unlink()
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
 
 
 def _optimizer(path: Path) -> dict[str, Tensor]:
@@ -187,20 +230,7 @@ def _optimizer(path: Path) -> dict[str, Tensor]:
     return read_optimizer(path)
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def sync_tree(root: Path) -> None:
     for path in root.rglob("*"):
-        _sync(path)
-    _sync(root)
+        sync(path)
+    sync(root)

@@ -11,7 +11,13 @@ from trainer.config.parts import Part, setting
 
 class CheckpointConfig(Part):
     every_steps: int = setting(10, "Steps between step checkpoints", gt=0)
-    keep: int = setting(3, "Step checkpoints kept besides the last", ge=1, advanced=True)
+    keep: int = setting(
+        3,
+        "Step checkpoints kept besides the last, and besides those in use. All but the two newest are kept as differences, which "
+        "take a small part of their size",
+        ge=1,
+        advanced=True,
+    )
     anchor_every: int = setting(20, "Versions between full weights in the weight store", gt=0, advanced=True)
     codec: Literal["small", "fast"] = setting(
         "small",

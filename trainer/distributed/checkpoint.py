@@ -28,15 +28,10 @@ from torch.distributed.checkpoint.storage import StorageWriter
 from transformers import PreTrainedModel
 
 from trainer import policy as policies
+from trainer.checkpoint.layout import OPTIMIZER_FILE, POLICY_DIR, SHARDS
 from trainer.checkpoint.resume import unfit
-from trainer.checkpoint.sharded import FAILURES, OPTIMIZER, SHARDS, optimizer_entries
-from trainer.checkpoint.store import (
-    OPTIMIZER_FILE,
-    POLICY_DIR,
-    CheckpointError,
-    CheckpointState,
-    CheckpointStore,
-)
+from trainer.checkpoint.sharded import FAILURES, OPTIMIZER, optimizer_entries
+from trainer.checkpoint.store import CheckpointError, CheckpointState, CheckpointStore
 from trainer.distributed import policy_files
 from trainer.distributed.fsdp import scatter_state
 from trainer.distributed.parallel_dims import PATIENCE, Meshes

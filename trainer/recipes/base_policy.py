@@ -26,7 +26,8 @@ import torch
 from sandbox.backends.choice import default_backend
 from sandbox.tasks.environments import EnvironmentStore
 from trainer import policy as policies
-from trainer.checkpoint.store import POLICY_DIR, CheckpointStore
+from trainer.checkpoint.layout import POLICY_DIR
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import CheckpointConfig, MidtrainConfig, OptimizerConfig, SFTConfig
 from trainer.midtrain.stage import run_midtrain
 from trainer.midtrain.synthetic import BASE_DRILLS, BASE_SOURCE

@@ -75,7 +75,7 @@ def _measured(order: MeasurementOrder, held: leases.Held) -> Selection:
         place = codebases.find(wanted.codebase)
         weights = resolve(order.policy.at(order.version))
     asked = Asked(
-        folder=weights.path.resolve(), policy=order.policy.at(order.version), path=place.path.resolve(),
+        folder=weights.whole().resolve(), policy=order.policy.at(order.version), path=place.path.resolve(),
         codebase=place.name, **wanted.model_dump(exclude={"codebase"}),
     )  # fmt: skip
     end = time.monotonic() + MAX_SECONDS

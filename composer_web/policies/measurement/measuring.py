@@ -50,7 +50,7 @@ def measure(
     from trainer.model_selection.selection import asked_codebase, select  # torch: only where something is measured
 
     candidates = list(
-        dict.fromkeys((weights.policy, weights.version, weights.path) for weights in map(resolve, references))
+        dict.fromkeys((weights.policy, weights.version, weights.whole()) for weights in map(resolve, references))
     )
     rows: list[Measurement] = []
     try:

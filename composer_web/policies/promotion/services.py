@@ -19,6 +19,7 @@ from composer_web.alerts.models import Event
 from composer_web.alerts.telling import tell
 from composer_web.live.hints import hint
 from composer_web.core.errors import Conflict, UserError
+from composer_web.policies.in_use import hold
 from composer_web.policies.promotion import gate
 from composer_web.policies.models import Policy, Promotion
 from composer_web.policies.selectors import Weights, cannot_play, check_plays, resolve
@@ -133,7 +134,7 @@ def rollback(*, channel: str = CHANNEL, note: str = "", actor: User | None = Non
     if before is None or target is None:
         raise Conflict(f"nothing was promoted on {channel} before", "channel")
     policy, version = target
-    resolve(f"{policy.name}@{version}")  # refuses weights that are gone
+    hold(resolve(f"{policy.name}@{version}"), holder(channel))  # refuses weights that are gone
     row = Promotion(channel=channel, kind="rollback", policy=policy, version=version, note=note)
     return _record(row, before, [], actor)
 
@@ -149,6 +150,11 @@ def previous(channel: str = CHANNEL) -> tuple[Policy, int] | None:
     return stack[-2] if len(stack) > 1 else None
 
 
+def holder(channel: str) -> str:
+    """The name under which a channel keeps checkpoints."""
+    return f"channel-{channel}"
+
+
 def locked(channel: str) -> Promotion | None:
     """The newest row; until the transaction ends nobody else changes the channel."""
     with connection.cursor() as cursor:
@@ -159,6 +165,7 @@ def locked(channel: str) -> Promotion | None:
 def _through(channel: str, weights: Weights, promoted: Promotion | None) -> list[gate.Outcome]:
     """Raises UserError: sessions call tools, which the policy's template must be able to show, or the gate is shut."""
     check_plays(weights.policy)
+    hold(weights, holder(channel))
     seen = gate.check(channel=channel, policy=weights.policy, version=weights.version, promoted=promoted)
     if shut := [outcome for outcome in seen if not outcome.ok]:
         whys = "; ".join(f"{outcome.rule.about}: {outcome.why}" for outcome in shut)

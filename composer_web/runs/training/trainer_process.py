@@ -78,7 +78,7 @@ def _why_full(error: Exception) -> str | None:
 
 
 def _starting_weights(run: Run) -> Path:
-    return resolve(f"{run.policy_in.name}@{run.policy_in_version}").path
+    return resolve(f"{run.policy_in.name}@{run.policy_in_version}").whole()
 
 
 def pause_without_room(run: Run, cause: str) -> None:

@@ -37,7 +37,8 @@ from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments
 from trainer import policy as policies
-from trainer.checkpoint.store import POLICY_DIR, CheckpointStore
+from trainer.checkpoint.layout import POLICY_DIR
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import RLConfig, SFTConfig
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import DeploymentSpec

@@ -31,7 +31,8 @@ from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments, memory_run
 from trainer import policy as policies
-from trainer.checkpoint.store import POLICY_DIR, CheckpointStore
+from trainer.checkpoint.layout import POLICY_DIR
+from trainer.checkpoint.store import CheckpointStore
 from trainer.config import MidtrainConfig, SFTConfig
 from trainer.midtrain.corpus.readers import read_source
 from trainer.midtrain.stage import run_midtrain

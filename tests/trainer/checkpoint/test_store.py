@@ -5,7 +5,9 @@ import torch
 
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
+from trainer.checkpoint import in_use
 from trainer.checkpoint.store import CheckpointError, CheckpointState, CheckpointStore
+from trainer.weights.differences import restore
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +103,71 @@ def test_a_disk_that_refuses_leaves_the_old_checkpoint_and_a_clear_message(tmp_p
         store.save(policy, OPTIMIZER, state(4))
     assert store.steps() == [3]
     assert [path.name for path in tmp_path.iterdir()] == ["step-000003"]
+
+
+def halves(policy, step: int):
+    """Weights in bfloat16, of which few differ from step to step."""
+    weights = {name: tensor.to(torch.bfloat16) for name, tensor in policy.model.state_dict().items()}
+    first = next(iter(weights))
+    weights[first] = weights[first].clone()
+    weights[first].view(-1)[: step + 1] += 1
+    return weights
+
+
+def save_steps(store, policy, steps):
+    for step in steps:
+        store.save(policy, OPTIMIZER, state(step), weights=halves(policy, step), dtype=torch.bfloat16)
+
+
+def files_of(store, step):
+    return sorted(path.name for path in (store.root / f"step-{step:06d}" / "policy").glob("*.safetensors*"))
+
+
+def test_the_two_newest_are_whole_and_older_ones_are_differences(tmp_path, policy):
+    store = CheckpointStore(tmp_path, keep=3)
+    save_steps(store, policy, range(1, 6))
+    assert store.steps() == [2, 3, 4, 5]
+    assert [files_of(store, step) for step in store.steps()] == [
+        ["model.safetensors.difference"], ["model.safetensors.difference"], ["model.safetensors"], ["model.safetensors"],
+    ]  # fmt: skip
+    older = tmp_path / "step-000002"
+    assert not (older / "optimizer.safetensors").exists()
+    size = sum(path.stat().st_size for path in (older / "policy").glob("*.safetensors*"))
+    assert size < (tmp_path / "step-000005" / "policy" / "model.safetensors").stat().st_size / 10
+    restore(older / "policy")
+    again = policies.load(older / "policy").model.state_dict()
+    assert all(torch.equal(again[name], tensor.float()) for name, tensor in halves(policy, 2).items())
+
+
+def test_each_version_comes_back_while_newer_ones_are_written(tmp_path, policy):
+    store = CheckpointStore(tmp_path, keep=3)
+    for step in range(1, 7):
+        save_steps(store, policy, [step])
+        chosen = store.steps()[0]
+        restore(tmp_path / f"step-{chosen:06d}" / "policy")
+        again = policies.load(tmp_path / f"step-{chosen:06d}" / "policy").model.state_dict()
+        assert all(torch.equal(again[name], tensor.float()) for name, tensor in halves(policy, chosen).items())
+
+
+def test_what_is_in_use_stays_and_is_whole_when_its_neighbours_go(tmp_path, policy):
+    store = CheckpointStore(tmp_path, keep=2)
+    save_steps(store, policy, range(1, 4))
+    assert files_of(store, 1) == ["model.safetensors.difference"]
+    assert in_use.hold(tmp_path / "step-000001", "run-7")
+    save_steps(store, policy, range(4, 8))
+    assert store.steps() == [1, 5, 6, 7]
+    assert files_of(store, 1) == ["model.safetensors"]
+    again = policies.load(tmp_path / "step-000001" / "policy").model.state_dict()
+    assert all(torch.equal(again[name], tensor.float()) for name, tensor in halves(policy, 1).items())
+    in_use.release(tmp_path / "step-000001", "run-7")
+    save_steps(store, policy, [8])
+    assert store.steps() == [6, 7, 8]
+
+
+def test_saving_a_step_that_is_in_use_again_keeps_it_in_use(tmp_path, policy):
+    store = CheckpointStore(tmp_path, keep=1)
+    path = store.save(policy, OPTIMIZER, state(3))
+    in_use.hold(path, "evaluation-2")
+    store.save(policy, OPTIMIZER, state(3))
+    assert in_use.holders(path) == {"evaluation-2"}
+    assert store.latest(stage="rl").state.step == 3

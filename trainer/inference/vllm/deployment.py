@@ -21,6 +21,7 @@ from trainer.inference.reference_logprobs import reference
 from trainer.inference.vllm.api import label
 from trainer.router_replay import EXPERTS
 from trainer.weights import Fetched, Mirror, Subscriber, WeightError, open_versions
+from trainer.weights.differences import restore
 from trainer.weights.probe import Probe
 
 log = logging.getLogger(__name__)
@@ -198,7 +199,7 @@ class Deployment:
         async with self.lock:
             if self.subscriber is None:
                 self.version = 0
-                self.digest = await asyncio.to_thread(_files_digest, Path(self.spec.policy_dir))
+                self.digest = await asyncio.to_thread(_whole_digest, Path(self.spec.policy_dir))
                 return SyncTimings(version=0, kind="anchor")
             try:
                 fetched = await asyncio.to_thread(self.subscriber.fetch, version)
@@ -282,7 +283,12 @@ def _tied_output(source: Path) -> dict[str, torch.Tensor]:
     return {}
 
 
-def _files_digest(folder: Path) -> str:
+def _whole_digest(folder: Path) -> str:
+    """Digest of the weights, once there are whole ones: an older checkpoint's are a difference. Raises SyncFailed."""
+    try:
+        restore(folder)
+    except WeightError as error:
+        raise SyncFailed(str(error)) from error
     digest = hashlib.sha256()
     for file in sorted(folder.glob("*.safetensors")):
         with file.open("rb") as content:

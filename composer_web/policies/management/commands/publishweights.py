@@ -28,7 +28,7 @@ class Command(ProjectCommand):
 
         try:
             weights = resolve(options["reference"])
-            made = publish_checkpoint(weights.path, options["store"], version=options["version_number"], dtype=options["dtype"])
+            made = publish_checkpoint(weights.whole(), options["store"], version=options["version_number"], dtype=options["dtype"])
         except UserError as error:
             raise CommandError(error.message) from error
         except (PolicyUnreadable, WeightError) as error:

@@ -27,6 +27,7 @@ from trainer.inference.reference_logprobs import reference
 from trainer.inference.registry import remember, remembered
 from trainer.inference.verify_weights import WeightMismatch
 from trainer.weights import Fetched, Manifest, Subscriber, WeightError, open_versions
+from trainer.weights.differences import restore
 from trainer.weights.probe import Probe, published_probe
 
 log = logging.getLogger(__name__)
@@ -226,6 +227,7 @@ class Deployments:
         shape = read_shape(Path(spec.policy_dir))
         began = time.perf_counter()
         if deployment.subscriber is None:
+            self._restore(spec)
             state = read_state(Path(spec.policy_dir))
             digest, fetched = _files_digest(Path(spec.policy_dir)), None
             timings = SyncTimings(version=0, kind="anchor", fetch=time.perf_counter() - began)
@@ -242,6 +244,13 @@ class Deployments:
         self._verify_weights(deployment, decoder, timings.version, digest, fetched)
         timings.decode += time.perf_counter() - began
         return timings, decoder, digest, fetched
+
+    def _restore(self, spec: DeploymentSpec) -> None:
+        """An older checkpoint's weights are a difference until somebody serves them. Raises SyncFailed."""
+        try:
+            restore(Path(spec.policy_dir))
+        except WeightError as error:
+            raise SyncFailed(f"deployment {spec.name!r}: {error}") from error
 
     def _room(self, spec: DeploymentSpec, shape: DecoderShape) -> int:
         """Tokens of the deployment's longest sequence."""
