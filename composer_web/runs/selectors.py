@@ -43,6 +43,18 @@ def named(text: str, ids: Sequence[int] = (), *, count: int) -> list[Run]:
     return list(found.only("pk", "name", "state", "kind")[:count])
 
 
+CHOICES = 50
+"""Most runs that a select offers."""
+
+
+def unfinished(*, besides: int | None = None) -> list[Run]:
+    """Runs that have yet to finish, newest first, with the columns that a list of names needs: another may start after them."""
+    found = Run.objects.filter(state__in=("draft", *RUN_LIVE), archived_at=None).order_by("-pk")
+    if besides is not None:
+        found = found.exclude(pk=besides)
+    return list(found.only("pk", "name", "state")[:CHOICES])
+
+
 def get_run(pk: int) -> Run:
     """Raises NotFound."""
     found = whole_runs().filter(pk=pk).first()

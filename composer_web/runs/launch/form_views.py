@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from composer_web.core.errors import NotFound, UserError
 from composer_web.core.numbers import ROW_ID, whole
 from composer_web.policies import selectors as policies
-from composer_web.runs import selectors, services
+from composer_web.runs import chain, selectors, services
 from composer_web.runs.defaults import automatic_again
 from composer_web.runs.launch import sweeps
 from composer_web.runs.launch import templates as kept
@@ -95,12 +95,18 @@ def _options() -> dict[str, list[str]]:
     }
 
 
-def _checked(form: RunForm) -> list[str]:
+def _after(data: QueryDict) -> Run | None:
+    """The run that this one starts after (`after`), if one is named. Raises NotFound."""
+    pk = whole(data.get("after", ""), digits=ROW_ID)
+    return None if pk is None else selectors.get_run(pk)
+
+
+def _checked(form: RunForm, after: Run | None) -> list[str]:
     """Warnings of the control plane. Its errors are added to the fields."""
     if form.config is None:
         return []
     try:
-        return services.check_config(form.config)
+        return services.check_config(form.config, weights=chain.known_weights(after) if after else None)
     except UserError as error:
         for field, message in (error.fields or {"": error.message}).items():
             form.refuse(_form_name(field, form.stage), message)
@@ -133,11 +139,14 @@ def _page(
 ) -> HttpResponse:
     """Render the form. `refused` is the action that failed; the reasons are at the fields or in `problems`."""
     posted = request.POST if request.method == "POST" else None
+    after = _after(posted or request.GET)
     context = {
         "form": form,
         "presets": PRESETS,
         "chosen": urlencode({name: request.GET[name] for name in ("policy", "dataset") if request.GET.get(name)}),
         "templates": kept.templates(),
+        "after": after,
+        "unfinished": selectors.unfinished(besides=after.pk if after else None),
         "refused": refused,
         "sweep_modes": SweepMode.choices,
         "sweep_most": sweeps.MAX_RUNS,
@@ -150,8 +159,8 @@ def _page(
 
 @page("operator")
 def run_new(request: PageRequest) -> HttpResponse:
-    """`?preset=`, `?template=`, `?from=` a run, and `&policy=name@version` to start from a checkpoint,
-    `&dataset=` to learn from one."""
+    """`?preset=`, `?template=`, `?from=` a run, and `&policy=name@version` to start from a checkpoint, `&after=` to start from
+    what another run trains, `&dataset=` to learn from one."""
     if request.method == "POST":
         return _posted_form(request)
     try:
@@ -164,7 +173,7 @@ def run_new(request: PageRequest) -> HttpResponse:
         )
         return redirect("runs:templates")
     form = _unchanged(source, policy=request.GET.get("policy", ""), dataset=request.GET.get("dataset", ""))
-    return _page(request, form, _checked(form), source)
+    return _page(request, form, _checked(form, _after(request.GET)), source)
 
 
 def _unchanged(source: FormSource, *, policy: str = "", dataset: str = "") -> RunForm:
@@ -186,7 +195,7 @@ def _unchanged(source: FormSource, *, policy: str = "", dataset: str = "") -> Ru
 def _posted_form(request: PageRequest) -> HttpResponse:
     """Start a run, save a draft or a template, open the sweep preview, or download the text, depending on the
     button. `preset` starts the source as it is, without its form."""
-    source, action = origin(request.POST), request.POST.get("action", "start")
+    source, action, after = origin(request.POST), request.POST.get("action", "start"), _after(request.POST)
     if action == "preset":
         form, action = _unchanged(source), "start"
     else:
@@ -194,22 +203,29 @@ def _posted_form(request: PageRequest) -> HttpResponse:
     if action in MIME and form.config is not None:
         return text_file(form.config, action)
     if action in SNIPPETS and form.config is not None:
-        found = snippets.run(snippets.address(request), form.config.model_dump_json(), render(form.config, "yaml"))
+        found = snippets.run(
+            snippets.address(request),
+            form.config.model_dump_json(),
+            render(form.config, "yaml"),
+            after=after.pk if after else None,
+        )
         return HttpResponse(getattr(found, action), content_type="text/plain; charset=utf-8")
-    warnings = _checked(form)
+    warnings = _checked(form, after)
     if form.config is None or form.errors:
         return _page(request, form, warnings, source, refused="Run not started. Fix the highlighted fields.")
     try:
-        return _do(request, action, form.config, source)
+        return _do(request, action, form.config, source, after)
     except UserError as error:
         return _page(
             request, form, warnings, source, refused="Nothing was created.", problems=list(error.fields.values())
         )
 
 
-def _do(request: PageRequest, action: str, config: RunConfig, source: FormSource) -> HttpResponse:
+def _do(request: PageRequest, action: str, config: RunConfig, source: FormSource, after: Run | None) -> HttpResponse:
     """Raises UserError."""
     match action:
+        case "sweep" if after is not None:
+            raise UserError("after", "The runs of a sweep start at once: choose “at once” under “Start after”.")
         case "sweep":
             fields = sweeps.parse_fields(request.POST.get("sweep", ""))
             return preview_page(request, config, fields, request.POST.get("sweep_mode", "grid"), source)
@@ -226,7 +242,7 @@ def _do(request: PageRequest, action: str, config: RunConfig, source: FormSource
             kept.change_template(template=source.template, config=config, actor=request.user)
             messages.success(request, f"Template “{source.template.name}” updated.")
             return redirect(f"{reverse('runs:new')}?template={source.template.pk}")
-    run = services.create_run(config=config, actor=request.user, parent=source.run)
+    run = services.create_run(config=config, actor=request.user, parent=source.run, start_after=after)
     if action != "draft":
         services.start_run(run=run, actor=request.user)
     messages.success(request, f"“{run.name}” is {'a draft' if action == 'draft' else 'queued'}.")
@@ -270,7 +286,7 @@ def run_text(request: PageRequest) -> HttpResponse:
         return _page(request, form, [], source, refused="The text did not fill the form.", problems=problems, text=text)
     form = RunForm(initial=config, base=source.config, options=_options())
     form = RunForm(form.values, base=source.config, options=form.options)
-    return _page(request, form, _checked(form), source, filled="edit" not in request.POST)
+    return _page(request, form, _checked(form, _after(request.POST)), source, filled="edit" not in request.POST)
 
 
 def _decoded(data: bytes) -> str:
@@ -302,7 +318,7 @@ def run_check(request: PageRequest) -> HttpResponse:
     """Live validation: field errors, changes against the origin, and a summary of the run."""
     source = origin(request.POST)
     form = RunForm(_posted(request.POST), base=source.config)
-    warnings = _checked(form)
+    warnings = _checked(form, _after(request.POST))
     return JsonResponse(
         {
             "errors": form.errors,

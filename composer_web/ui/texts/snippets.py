@@ -57,8 +57,10 @@ def export(base: str, query: str) -> Snippet:
     )
 
 
-def run(base: str, config: str, text: str) -> Snippet:
-    """A run: its configuration as JSON, and as the text that the command line reads."""
+def run(base: str, config: str, text: str, *, after: int | None = None) -> Snippet:
+    """A run: its configuration as JSON, and as the text that the command line reads. `after` is the run that it starts after."""
+    query, option = (f"&start_after={after}", f" --start-after {after}") if after is not None else ("", "")
     return Snippet(
-        curl=post(base, "/runs?start=true", config), opencomposer=command(base, "runs create - --start", text)
+        curl=post(base, f"/runs?start=true{query}", config),
+        opencomposer=command(base, f"runs create - --start{option}", text),
     )

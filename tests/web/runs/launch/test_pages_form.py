@@ -10,12 +10,14 @@ from composer_web.accounts.models import User
 from composer_web.runs.launch import basic
 from composer_web.runs.launch.forms import SCHEMA, default_values
 from composer_web.runs.models import Run
+from composer_web.runs.services import cancel_run, create_run, parse_config
 from tests.browser import seed
 from tests.web import seeded
 from tests.web.helpers import as_read
 from tests.web.seeded import client
 
 pytestmark = pytest.mark.django_db
+VALID = {"name": "first", "policy": "base", "stage": {"kind": "sft", "steps": 2}}
 world = seeded.world
 
 
@@ -70,6 +72,30 @@ def test_form_creates_a_run(world: seed.World) -> None:
     assert answer["Location"] == f"/runs/{run.pk}/"
     assert (run.state, run.kind, run.steps_total) == ("queued", "rl", 2)
     assert run.created_by == User.objects.get(username="operator")
+
+
+def test_a_run_can_start_after_another_one(world: seed.World) -> None:
+    operator = client(world)
+    first = create_run(config=parse_config({**VALID, "name": "the first"}))
+    html = as_read(operator.get(f"/runs/new/?after={first.pk}").content)
+    assert f'<option value="{first.pk}" selected>the first (draft)</option>' in html
+    assert f'?after={first.pk}"' in operator.get(f"/runs/{first.pk}/").content.decode()
+    values = {**default_values(), "name": "the second", "preset": "sft-toy", "stage": "sft", "after": str(first.pk)}
+    assert f"start_after={first.pk}" in operator.post("/runs/new/", {**values, "action": "curl"}).content.decode()
+    assert (
+        f"--start-after {first.pk}"
+        in operator.post("/runs/new/", {**values, "action": "opencomposer"}).content.decode()
+    )
+    refused = operator.post("/runs/new/", {**values, "action": "sweep", "sweep": "seed: 1, 2"})
+    assert refused.status_code == 422 and "The runs of a sweep start at once" in refused.content.decode()
+    answer = operator.post("/runs/new/", {**values, "action": "start"})
+    run = Run.objects.latest("pk")
+    assert (answer["Location"], run.state, run.start_after) == (f"/runs/{run.pk}/", "queued", first)
+    assert run.policy_in.name == f"run-{first.pk}"
+    cancel_run(run=first)
+    late = operator.post("/runs/new/", {**values, "name": "late", "action": "start"})
+    assert late.status_code == 422 and "was cancelled" in late.content.decode()
+    assert operator.post("/runs/new/", {**values, "after": "999999"}).status_code == 404
 
 
 @pytest.mark.parametrize(
