@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -55,6 +56,10 @@ class RoutedExperts(_Wire):
     def stop(self) -> int:
         return self.start + self.rows
 
+    def until(self, stop: int) -> Self:
+        """Without the rows from position `stop` on. Raises ReplayRefused."""
+        return self if self.stop <= stop else self.pack(self.unpack()[: max(0, stop - self.start)], start=self.start)
+
     def unpack(self) -> Experts:
         """Decode the array. Raises ReplayRefused."""
         flat = _unpack(self.data, self.rows * self.layers * self.top_k, np.dtype("<u2"), "routed experts")
@@ -87,6 +92,21 @@ class SamplingMasks(_Wire):
         if (int(ends[-1]) if ends.size else 0) != flat.size:
             raise ReplayRefused(f"the sampling support counts {int(counts.sum())} ids and holds {flat.size}")
         return [part.tolist() for part in np.split(flat, ends[:-1])] if ends.size else []
+
+
+def joined(parts: Sequence[RoutedExperts], stop: int) -> RoutedExperts | None:
+    """Parts that follow one another as one, without the rows from position `stop` on. None without parts.
+
+    Raises ReplayRefused when they do not follow one another or belong to different models.
+    """
+    if not parts:
+        return None
+    if any((a.stop, a.layers, a.top_k) != (b.start, b.layers, b.top_k) for a, b in pairwise(parts)):
+        raise ReplayRefused(
+            f"routed experts of positions {[(part.start, part.stop) for part in parts]} do not follow one another"
+        )
+    rows = np.concatenate([part.unpack() for part in parts])
+    return RoutedExperts.pack(rows, start=parts[0].start).until(stop)
 
 
 def merge(parts: Sequence[RoutedExperts], length: int) -> RoutedExperts | None:

@@ -25,7 +25,7 @@ def preflight(config: RunConfig, facts: Facts) -> list[Problem]:
     stage = config.stage
     found = _memory(config, facts)
     if isinstance(stage, RLConfig):
-        found += _episode(stage, facts) + _engine(stage, facts) + _experts(stage, facts)
+        found += _episode(stage, facts) + _engine(stage, facts)
     elif isinstance(stage, MidtrainConfig):
         found += _rows("stage.seq_len", stage.seq_len, facts)
     elif isinstance(stage, SFTConfig) and stage.dataset:
@@ -103,18 +103,6 @@ def _engine(stage: RLConfig, facts: Facts) -> list[Problem]:
                 )
             )
     return found
-
-
-def _experts(stage: RLConfig, facts: Facts) -> list[Problem]:
-    if not (stage.sessions.channel and stage.sampling.enable_router_replay and facts.model.experts):
-        return []
-    return [
-        Problem(
-            "stage.sampling.enable_router_replay",
-            f"it replays the experts that the sampler chose, and the sessions of {stage.sessions.channel!r} are recorded without "
-            "them; turn it off to train with the trainer's own routing",
-        )
-    ]
 
 
 def _rows(field: str, tokens: int, facts: Facts, *, fatal: bool = True) -> list[Problem]:

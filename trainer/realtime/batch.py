@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from trainer.realtime.sessions import RecordedTurn, TokenStream, sequences
 from trainer.realtime.signals import Signal, SignalReward, total
+from trainer.routed_experts import merge
 from trainer.types import RewardPart, TrainGroup, TrainSample
 
 
@@ -107,6 +108,7 @@ def _sample(stream: TokenStream, advantages: dict[int, float]) -> TrainSample:
         tokens=stream.tokens,
         loss_mask=stream.loss_mask,
         sampler_logprobs=stream.logprobs,
+        experts=merge(stream.experts, len(stream.tokens)),
         advantages=[
             advantages[turn] if mask else 0.0 for turn, mask in zip(stream.turns, stream.loss_mask, strict=True)
         ],

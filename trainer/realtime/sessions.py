@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trainer.realtime.reading import TurnFacts
+from trainer.routed_experts import RoutedExperts
 
 
 class RecordedTurn(BaseModel):
@@ -33,6 +34,9 @@ class RecordedTurn(BaseModel):
     logprobs: list[float] = Field(default_factory=list)
     loss_mask: list[int] = Field(default_factory=list)
     versions: list[int] = Field(default_factory=list)
+    experts: RoutedExperts | None = None
+    """Routed experts of the sequence that ends with this turn, by position in it, from where the turn before has none on; None
+    for a dense policy."""
     temperature: float = 1.0
     top_p: float = 1.0
     text: str = ""
@@ -64,6 +68,7 @@ class TokenStream:
     loss_mask: list[int] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
+    experts: list[RoutedExperts] = field(default_factory=list)
 
     def add(self, turn: RecordedTurn) -> None:
         read, wrote = len(turn.prompt_ids), len(turn.token_ids)
@@ -72,6 +77,8 @@ class TokenStream:
         self.loss_mask += [0] * read + turn.loss_mask
         self.versions += [-1] * read + turn.versions
         self.turns += [-1] * read + [turn.index] * wrote
+        if turn.experts is not None:
+            self.experts.append(turn.experts)
 
 
 def sequences(turns: Sequence[RecordedTurn]) -> list[TokenStream]:

@@ -19,6 +19,7 @@ from sandbox.harness.types import ToolCall
 from trainer.inference.contract import GenerateRequest, InferenceClient, InferenceError, InferenceRefused
 from trainer.inference.errors import ContextExceeded as EngineContext
 from trainer.inference.errors import UnknownDeployment
+from trainer.routed_experts import RoutedExperts
 
 if TYPE_CHECKING:
     from trainer.policy.rendering.chat import ChatRenderer
@@ -41,6 +42,8 @@ class Written:
     """Seconds since the request arrived."""
     engine: float = 0.0
     """Engine seconds so far, by the engine's clock."""
+    experts: list[RoutedExperts] = field(default_factory=list)
+    """Routed experts in order of arrival; each part starts where the one before stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Ask:
     deadline: float
     """Monotonic clock."""
     began: float
+    experts_from: int | None = None
+    """Answer with the routed experts of positions from this one on, where the policy has any."""
 
 
 async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, stream: bool) -> AsyncIterator[Written]:
@@ -76,6 +81,7 @@ async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, s
             seed=(seed + 7919 * piece) % (1 << 31),
             session=ask.session,
             timeout_seconds=max(0.05, ask.deadline - time.monotonic()),
+            experts_from=written.experts[-1].stop if written.experts else ask.experts_from,
         )
         answer = await ask_engine(client, request)
         piece += 1
@@ -85,6 +91,8 @@ async def generate(client: InferenceClient, ask: Ask, render: ChatRenderer, *, s
         written.engine += answer.seconds
         written.token_ids += answer.token_ids
         written.logprobs += answer.logprobs
+        if answer.experts is not None:
+            written.experts.append(answer.experts)
         if answer.finish_reason == "stop":
             written.finish = "stop"
         elif answer.finish_reason == "abort":

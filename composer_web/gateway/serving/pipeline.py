@@ -240,6 +240,12 @@ class Started:
     first: Written
 
 
+def _experts_from(work: Work, prompt: transcripts.Prompt) -> int:
+    """The first position whose routed experts are not recorded yet in this session."""
+    base = prompt.base
+    return base.experts if base is not None and base.client_session == work.asked.session else 0
+
+
 async def _start(work: Work) -> Started:
     """Raises GatewayError: an error before the first token has an HTTP status of its own."""
     target, here = work.admitted.target, Here.of_this_loop()
@@ -264,6 +270,7 @@ async def _start(work: Work) -> Started:
         session=f"gateway-{work.admitted.caller.token.pk}-{work.asked.session or work.envelope.id}",
         deadline=work.deadline,
         began=work.began,
+        experts_from=_experts_from(work, prompt) if work.recorded == "yes" else None,
     )
     for attempt in (1, 2):
         await here.deployments.ready(target, seconds=max(0.05, work.deadline - time.monotonic()))

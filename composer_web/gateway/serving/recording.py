@@ -31,6 +31,7 @@ from composer_web.policies.promotion.services import CHANNEL
 from sandbox.harness.types import ToolCall
 from trainer.realtime.reading import facts_of
 from trainer.realtime.sessions import RecordedTurn
+from trainer.routed_experts import joined
 
 if TYPE_CHECKING:
     from trainer.policy.rendering.chat import ChatRenderer
@@ -136,7 +137,14 @@ def record(exchange: Exchange) -> Known | None:
     if exchange.prompt is None or exchange.written is None:
         return None
     answer = exchange.written.token_ids
-    return Known((*exchange.prompt.tokens, *answer), str(session.pk), turn.index, len(answer))
+    return Known(
+        (*exchange.prompt.tokens, *answer),
+        str(session.pk),
+        turn.index,
+        len(answer),
+        client_session=asked.session,
+        experts=turn.experts.stop if turn.experts else 0,
+    )
 
 
 def _opening(request: ChatRequest) -> str:
@@ -196,6 +204,7 @@ def _streams(exchange: Exchange, session: Session, clean: Redactor, secret: set[
         "logprobs": written.logprobs,
         "loss_mask": [0 if place in wrote_gone else 1 for place in range(len(wrote))],
         "versions": [exchange.admitted.target.version] * len(wrote),
+        "experts": joined(written.experts, len(prompt.tokens) + len(wrote) - 1),
     }, len(read_gone) + len(wrote_gone)
 
 

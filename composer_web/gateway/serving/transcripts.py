@@ -101,6 +101,10 @@ class Known:
     turn: int | None = None
     sampled: int = 0
     """How many of the tokens, at their end, are the policy's answer."""
+    client_session: str = ""
+    """The session's name at the client."""
+    experts: int = 0
+    """Positions, from the beginning, whose routed experts are recorded."""
 
 
 @dataclass(frozen=True, slots=True)

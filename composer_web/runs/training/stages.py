@@ -61,7 +61,6 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
     from trainer.rl.stage import run_rl
     from trainer.weights import WeightStore
 
-    refuse_sessions_with_experts(stage, policy_dir)
     _ask_engine(run, sink)
     sink.phase("reinforcement learning")
     source = (
@@ -95,19 +94,6 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         checkpoints=checkpoints,
         keep_streams=sink.streams,
     )
-
-
-def refuse_sessions_with_experts(stage: RLConfig, policy_dir: Path) -> None:
-    """Recorded sessions hold no routed experts, so router replay is impossible. Raises StageError if a run requires
-    it."""
-    from trainer.router_replay.validate import shape_of
-
-    if stage.sessions.channel and stage.sampling.enable_router_replay and shape_of(policy_dir).experts:
-        raise StageError(
-            "sampling.enable_router_replay asks to replay the sampler's experts, and the sessions of "
-            f"{stage.sessions.channel!r} are "
-            "recorded without them; set sampling.enable_router_replay to false to train with the trainer's own routing"
-        )
 
 
 def _sft(run: Run, stage: SFTConfig, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore) -> StageResult:

@@ -10,7 +10,8 @@ prompt once. `generate` takes as many rows a call as 12,288 prompt tokens allow,
 turns of 64 sessions with a system prompt. `k3_bf16`: the trainer's own mismatch at staleness 0, against samples of the
 weights that it publishes in bf16. `train_ratio_to_trl`, `train_memory_ratio_to_trl`: a whole GRPO step (`trainer.py`).
 `delta_ratio_to_arcv3`: bytes of a published delta after real steps of AdamW at 1e-6 and 3e-5, the worse of both.
-`swap_pause_ms`: how long generation stands still.
+`swap_pause_ms`: how long generation stands still. `older_checkpoint_ratio_…`: what the weights of a checkpoint take as a
+difference against the next one, ten such steps later, by their size.
 """
 
 from __future__ import annotations

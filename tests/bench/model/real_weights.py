@@ -22,7 +22,7 @@ from tests.bench.model.codec import ours
 from tests.bench.model.codec_peers import State, arc
 from tests.bench.model.trainer import REPOSITORY, environment_of, groups_of
 from tests.bench.model.trainer_step import Sizes
-from trainer.config import ObjectiveConfig, OptimizerConfig
+from trainer.config import CheckpointConfig, ObjectiveConfig, OptimizerConfig
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.contract import DeploymentSpec
 from trainer.inference.embedded.factory import build_decoder, build_weights, read_shape
@@ -32,10 +32,13 @@ from trainer.learning.backend import SingleProcess
 from trainer.learning.importance_sampling import correction_of
 from trainer.learning.step import Learner
 from trainer.weights import WeightStore
+from trainer.weights.differences import code
 
 SIZES = Sizes(prompts=2, group=4, prompt_tokens=96, new=48, precision="float32")
 RATES = {"1e6": 1e-6, "3e5": 3e-5}
 """Learning rates, by their names in metrics."""
+APART = CheckpointConfig().every_steps
+"""Steps between two checkpoints."""
 ARC = REPOSITORY / ".data" / "arc"
 ARC_PACKAGES = ("fireworks-delta-compression==0.1.0", "zstandard")
 
@@ -47,8 +50,9 @@ def rounded(state: Mapping[str, torch.Tensor]) -> State:
 
 
 def after_steps(folder: Path) -> tuple[dict[str, float], dict[str, tuple[State, State]]]:
-    """Two steps of reinforcement learning at each rate on samples of the weights that are published (bf16): the trainer's own
-    mismatch at staleness 0, and the published weights before and after the second one."""
+    """Steps of reinforcement learning at each rate on samples of the weights that are published (bf16): the trainer's own
+    mismatch at staleness 0, what an older checkpoint takes as a difference, and the published weights before and after the
+    second step."""
     shape = read_shape(folder)
     metrics: dict[str, float] = {}
     pairs: dict[str, tuple[State, State]] = {}
@@ -62,7 +66,7 @@ def after_steps(folder: Path) -> tuple[dict[str, float], dict[str, tuple[State, 
             correction=correction_of(objective),
             optimizer=OptimizerConfig(learning_rate=rate, warmup_steps=0, decay_start=1.0),
             temperature=1.0,
-            total_steps=2,
+            total_steps=APART,
             micro_batch_tokens=4 * (SIZES.prompt_tokens + SIZES.new),
             backend=SingleProcess(precision="float32"),
             round_weights=True,
@@ -72,7 +76,8 @@ def after_steps(folder: Path) -> tuple[dict[str, float], dict[str, tuple[State, 
         runner = Runner(limits)
         decoder = build_decoder(shape, published, limits.max_context)
         runner.install(decoder, make_cache(decoder, limits), 0)
-        for step in (1, 2):
+        first = published
+        for step in range(1, APART + 1):
             asked = torch.randint(
                 0, shape.vocab_size, (SIZES.prompts, SIZES.prompt_tokens), generator=generator
             ).tolist()
@@ -80,8 +85,21 @@ def after_steps(folder: Path) -> tuple[dict[str, float], dict[str, tuple[State, 
             metrics["k3_bf16"] = max(metrics.get("k3_bf16", 0.0), values["mismatch/k3_mean"])
             before, published = published, rounded(learner.weights())
             runner.swap(build_weights(shape, published), step)
-        pairs[name] = before, published
+            if step == 2:
+                pairs[name] = before, published
+        metrics[f"older_checkpoint_ratio_{name}"] = as_difference(first, published)
     return metrics, pairs
+
+
+def as_difference(older: State, newer: State) -> float:
+    """Bytes of an older checkpoint's weights, kept as a difference, by those of the file."""
+    with tempfile.TemporaryDirectory() as scratch:
+        files = [Path(scratch) / part / "model.safetensors" for part in ("older", "newer")]
+        for file, state in zip(files, (older, newer), strict=True):
+            file.parent.mkdir()
+            safetensors.torch.save_file({n: tensor.contiguous().clone() for n, tensor in state.items()}, file)
+        coded = code(*files)
+        return coded.stat().st_size / files[0].stat().st_size if coded else 1.0
 
 
 def deltas(pairs: Mapping[str, tuple[State, State]]) -> tuple[dict[str, float], str]:

@@ -14,7 +14,6 @@ from trainer.config import (
     RLConfig,
     RunConfig,
     SamplingConfig,
-    SessionsConfig,
     SummaryConfig,
 )
 from trainer.defaults import Facts, Problem, derive, preflight
@@ -75,13 +74,3 @@ def test_rows_beyond_the_rotary_embedding_are_refused() -> None:
 def test_a_tight_kv_cache_is_a_warning() -> None:
     (found,) = problems(replace(KNOWN, kv_tokens=9000))
     assert not found.fatal and found.field == "stage.group_size"
-
-
-def test_sessions_without_experts_cannot_be_replayed() -> None:
-    """Recorded sessions hold none; it was found out when the trainer began."""
-    mixture = replace(KNOWN, model=replace(SMOL, experts=8))
-    stage = RLConfig(sessions=SessionsConfig(channel="production"), sampling=SamplingConfig(enable_router_replay=True))
-    assert [found.field for found in problems(mixture, stage)] == ["stage.sampling.enable_router_replay"]
-    assert problems(KNOWN, stage) == []
-    off = stage.model_copy(update={"sampling": SamplingConfig(enable_router_replay=False)})
-    assert problems(mixture, off) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sandbox.harness.types import ToolCall
@@ -13,6 +14,7 @@ from trainer.realtime.guards import CanaryGuards, Rates, broken
 from trainer.realtime.reading import TurnFacts, facts_of
 from trainer.realtime.sessions import RecordedTurn, sequences
 from trainer.realtime.signals import Signal, SignalReward
+from trainer.routed_experts import RoutedExperts
 
 FRESH = Freshness(start=5, max_off_policy_steps=1, temperature=1.0)
 REWARD = SignalReward()
@@ -43,6 +45,30 @@ def test_turns_that_go_on_from_each_other_are_one_sequence() -> None:
         turn(1, base=1)
     with pytest.raises(ValueError, match="differ in length"):
         RecordedTurn(index=0, token_ids=[1], logprobs=[], loss_mask=[1], versions=[0])
+
+
+def experts(start: int, rows: int) -> RoutedExperts:
+    """Each row holds its position."""
+    return RoutedExperts.pack(np.arange(start, start + rows, dtype=np.uint16).reshape(rows, 1, 1), start=start)
+
+
+def test_experts_of_turns_that_go_on_are_one_record() -> None:
+    whole = [
+        turn(0, experts=experts(0, 2)),
+        turn(1, base=0, experts=experts(2, 3)),
+        turn(2, base=1, experts=experts(5, 3)),
+    ]
+    (group,) = build([record("0", *whole, signals=(Signal(kind="accept", turn=0),))], REWARD, FRESH, step=1).groups
+    (sample,) = group.samples
+    assert sample.experts is not None and sample.experts.unpack().ravel().tolist() == list(range(8))
+    again = [
+        turn(0),
+        turn(1, base=0, experts=experts(0, 5)),
+    ]  # what was not recorded before is there from its beginning
+    (stream,) = sequences(again)
+    assert [part.start for part in stream.experts] == [0]
+    (dense,) = build([record("0", turn(0), signals=(Signal(kind="accept", turn=0),))], REWARD, FRESH, step=1).groups
+    assert dense.samples[0].experts is None
 
 
 def test_advantages_are_over_the_batch_and_by_turn() -> None:

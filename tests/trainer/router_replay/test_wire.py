@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trainer.inference.contract import GenerateResponse, InferenceError, VersionSpan
 from trainer.rollouts.choices import Choices
-from trainer.routed_experts import MAX_BYTES, UNKNOWN, ReplayRefused, RoutedExperts, SamplingMasks, merge
+from trainer.routed_experts import MAX_BYTES, UNKNOWN, ReplayRefused, RoutedExperts, SamplingMasks, joined, merge
 from trainer.types import Segment
 
 
@@ -127,3 +127,16 @@ def test_an_engine_that_answers_other_choices_than_asked_is_found_out(response: 
     with pytest.raises(InferenceError, match=problem):
         choices.wrote(response, before=5)
     assert choices.experts_known == 0 and len(choices.open_ids) == 5
+
+
+def test_parts_that_follow_one_another_are_one_and_may_be_cut() -> None:
+    whole = experts(9)
+    parts = [RoutedExperts.pack(whole[:4]), RoutedExperts.pack(whole[4:9], start=4)]
+    one = joined(parts, 9)
+    assert one is not None and one.start == 0 and np.array_equal(one.unpack(), whole)
+    cut = joined(parts[1:], 6)
+    assert cut is not None and (cut.start, cut.stop) == (4, 6) and np.array_equal(cut.unpack(), whole[4:6])
+    assert joined([], 5) is None
+    assert parts[1].until(3).rows == 0
+    with pytest.raises(ReplayRefused, match="do not follow one another"):
+        joined(parts[::-1], 9)

@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,78 +15,29 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import uvicorn
-from django.db import connections
 
-from composer_web.accounts.models import Role, User
-from composer_web.accounts.services import create_token, create_user, revoke_token
-from composer_web.env import REPOSITORY, env
+from composer_web.accounts.models import User
+from composer_web.accounts.services import create_token, revoke_token
+from composer_web.env import env
 from composer_web.gateway import configuration
 from composer_web.gateway.models import Session
-from composer_web.gateway.serving import generating, pipeline, recording, routing, transcripts
+from composer_web.gateway.serving import generating, pipeline, recording, routing
 from composer_web.policies import endpoints
-from composer_web.policies.models import Policy
 from composer_web.policies.promotion import services as promotion
 from composer_web.policies.services import import_base, record_checkpoint
 from sandbox.harness.profile import get_profile
 from sandbox.harness.session import schemas_of
 from sandbox.tasks.procedural import generate
 from tests.chat_server import ChatServer, completion
-from trainer.inference import transport
+from tests.web.gateway import served
+from tests.web.gateway.served import BASE, Gateway
 from trainer.inference.client import InferenceAdmin
 from trainer.inference.embedded.serving.process import EmbeddedServer
 from trainer.policy.store import load
 from trainer.realtime.sessions import sequences
 
 pytestmark = [pytest.mark.integration, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
-BASE = REPOSITORY / "policies" / "base"
-
-
-class Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-@dataclass
-class Gateway:
-    """The product over HTTP, with somebody's token."""
-
-    url: str
-    owner: User
-    secret: str
-    policy: Policy
-
-    def client(self, secret: str = "", **options: Any) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=secret or self.secret, max_retries=0, **options)
-
-
-@pytest.fixture
-def gateway(db: None, engine: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    from composer_web.asgi import application
-
-    monkeypatch.setattr(env(), "inference_url", engine.url)
-    routing.policy_folders.clear()
-    monkeypatch.setattr(pipeline, "known", transcripts.Transcripts())
-    owner = create_user(username="agent", password="correct horse battery", role=Role.VIEWER)
-    _, secret = create_token(user=owner, name="agent", scopes=["gateway"])
-    server = Server(
-        uvicorn.Config(
-            application, host="127.0.0.1", port=0, log_level="warning", lifespan="off", http=transport.JoinedProtocol
-        )
-    )
-    thread = threading.Thread(target=server.run, name="gateway", daemon=True)
-    thread.start()
-    end = time.monotonic() + 60
-    while not server.started:
-        assert time.monotonic() < end and thread.is_alive(), "the web server did not start"
-        thread.join(0.02)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    policy = import_base(path=BASE, name="base", toy=True)
-    yield Gateway(f"http://127.0.0.1:{port}", owner, secret, policy)
-    server.should_exit = True
-    thread.join(20)
-    connections["default"].close_pool()
+gateway = served.gateway
 
 
 def test_a_template_that_cannot_show_calls_answers_only_without_tools(gateway: Gateway, tmp_path: Path) -> None:
