@@ -87,7 +87,9 @@ async def graded(
         record.spend("total", time.monotonic() - started)
     if report.verdict is Verdict.INFRA_ERROR:
         stop = StopReason.INFRA_ERROR
-    trajectory = await _scored(_trajectory(record, task, sample, stop, report, limits), task, reward)
+    # In a thread: the diff of what was changed takes up to a second, and other episodes go on in this loop.
+    whole = await asyncio.to_thread(_trajectory, record, task, sample, stop, report, limits)
+    trajectory = await _scored(whole, task, reward)
     return await stored(trajectory, store, task, reward) if store is not None else trajectory
 
 

@@ -8,6 +8,7 @@ one. What a test leaves elsewhere (in `/tmp`, say) stays, so what matters is rep
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import secrets
@@ -57,7 +58,7 @@ async def collect_all(sandbox: Sandbox, runs: Sequence[Run], pristine: Mapping[s
         longest=sum(wall_seconds(run.order) for run in runs),
         private_result=True, keep_state=False,
     )  # fmt: skip
-    return _read(adapter, runs, invocations, word, result)
+    return await asyncio.to_thread(_read, adapter, runs, invocations, word, result)
 
 
 def _requests(
