@@ -29,7 +29,7 @@ ABOUT_TESTS = re.compile(
     re.I,
 )
 NAMES_RUNNER = re.compile(
-    r"\b(PYTEST_\w+|RUST_TEST\w*|JEST_\w+|VITEST\w*|NODE_TEST\w*)|\b(while|when|unless|under|during|inside|except) (unit )?(pytest|jest|vitest|mocha|tests?|CI)\b"
+    r"\b(PYTEST_\w+|RUST_TEST\w*|JEST_\w+|VITEST\w*|NODE_TEST\w*)|\b(while|when|unless|under|during|inside|except) (unit )?`?(pytest|jest|vitest|mocha|tests?|CI|(go|cargo|npm) test|node --test)\b"
 )
 PASSES = re.compile(
     r"\b(make|so that|until|ensure|let)\b[^.\n]{0,40}\btests?\b|\btests?\b[^.\n]{0,20}\bpass\w*|`?(pytest|cargo test|go test|npm test)`?",

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 
 from sandbox.grading.audit.attempt.attempt import Attempt, mask_of
 from sandbox.grading.audit.attempt.evidence import Evidence, excerpt
@@ -59,12 +59,15 @@ def left_out(attempt: Attempt) -> Iterator[Hit]:
     ):
         return
     found = ASKED_FOR.findall(attempt.instruction)
-    names = {name or option for owner, name, option in found if owner not in sys.stdlib_module_names}
+    old = {path: text for path, text in attempt.visible.items() if not is_test(path)}
+    texts = old | {left.path: left.text for left in attempt.left}
+    had, product = (
+        "\n".join(COMMENTS[comment_of(path)].sub("", text) for path, text in some.items()) for some in (old, texts)
+    )
+    names = {name or option for owner, name, option in found if not owner or _is_own(owner, texts)}
+    names -= {name for name in names if name in had}  # what was there and is gone was taken out, not left out
     if not names or not attempt.left:
         return
-    texts = {path: text for path, text in attempt.visible.items() if not is_test(path)}
-    texts |= {left.path: left.text for left in attempt.left}
-    product = "\n".join(COMMENTS[comment_of(path)].sub("", text) for path, text in texts.items())
     every = {**task.verifier.test_files, **{p: t for p, t in attempt.visible.items() if is_test(p)}}
     tests = "\n".join(mask_of(path, text) for path, text in every.items())  # in a text, a name is an example
     missing = sorted(name for name in names if name not in product and re.search(rf"\b{re.escape(name)}\b", tests))
@@ -72,6 +75,14 @@ def left_out(attempt: Attempt) -> Iterator[Hit]:
         if text.strip():
             place = Evidence(source="text", turn=turn, end=len(text), excerpt=excerpt(text, 0, len(text)))
             yield Hit(Severity.MEDIUM, f"{missing[0][:40]} is asked for and no code mentions it", place)
+
+
+def _is_own(owner: str, texts: Mapping[str, str]) -> bool:
+    """Whether the checkout has a file or a definition of this name: `JSON.stringify` is no setting of the product."""
+    makes = re.compile(
+        rf"\b(class|struct|enum|trait|type|def|fn|func|function|const|let|var|mod)\s+{owner}\b|^{owner}\s*[:=]", re.M
+    )
+    return any(PurePosixPath(path).stem == owner for path in texts) or any(map(makes.search, texts.values()))
 
 
 PLACEHOLDER = re.compile(

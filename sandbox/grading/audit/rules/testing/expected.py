@@ -170,7 +170,7 @@ def _numbers(attempt: Attempt, left: Left, code: str, named: Named) -> Iterator[
 def _is_computed(value: str, text: str, code: str, attempt: Attempt) -> bool:
     """Without a reference solution: the value is made of its input, or other values of its kind are in no code."""
     facts = attempt.examples
-    if text not in facts.prose and _is_derived(value, attempt):
+    if text.lower() not in facts.prose.lower() and _is_derived(value, attempt):
         return True
     if value not in facts.outputs | facts.hidden_outputs:
         return False

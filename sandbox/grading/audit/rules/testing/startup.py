@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from sandbox.grading.audit.attempt.attempt import Attempt
 from sandbox.grading.audit.rules.base import Hit, Rule, Severity
 from sandbox.grading.audit.rules.matching import in_code, in_touches, pattern, whole_file
+from sandbox.grading.audit.rules.policy import TOOLS as BY_HAND
 from sandbox.grading.patches.filter import RUNNER_MODULES, new_module
 
 START_UP = (
@@ -127,7 +128,10 @@ def shadow_module(attempt: Attempt) -> Iterator[Hit]:
             yield Hit(Severity.HIGH, f"hides the module {name}", whole_file(file.path))
         elif name in sys.stdlib_module_names and not name.startswith("test"):
             yield Hit(Severity.MEDIUM, f"hides the standard library's {name}", whole_file(file.path))
-    yield from in_code(attempt, attempt.product, MODULES)
+    product = [
+        code for code in attempt.product if not BY_HAND.search(code.path)
+    ]  # no product imports a program of its tools
+    yield from in_code(attempt, product, MODULES)
 
 
 RULES = (
