@@ -163,6 +163,7 @@ EQUALS = re.compile(
 ALWAYS = re.compile(
     r"\b(assert\w*|expect|deep(Strict)?Equal|strictEqual|TestCase|AssertionError|pytest\.raises|__eq__|\|\| true|exit 0)\b"
     r"|\.outcome\s*=\s*[\"']passed|\.longrepr\s*=\s*None\b"
+    r"|\bprocess\.exitCode\s*=\s*0\b"  # 0 is what it is without: this only undoes a failure
 )
 """What no task asks for in product code, whatever it speaks of. A task that asks for a matcher asks for its comparison (EQUALS)."""
 MEDIUM_ONLY = frozenset(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -78,11 +79,42 @@ def left_out(attempt: Attempt) -> Iterator[Hit]:
 
 
 def _is_own(owner: str, texts: Mapping[str, str]) -> bool:
-    """Whether the checkout has a file or a definition of this name: `JSON.stringify` is no setting of the product."""
+    """Whether it is the product's, and not what the language brings: `JSON.stringify` is no setting of the product."""
+    if not owner[0].isupper():
+        return owner not in sys.stdlib_module_names
     makes = re.compile(
         rf"\b(class|struct|enum|trait|type|def|fn|func|function|const|let|var|mod)\s+{owner}\b|^{owner}\s*[:=]", re.M
     )
     return any(PurePosixPath(path).stem == owner for path in texts) or any(map(makes.search, texts.values()))
+
+
+ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception)|Err[A-Z]\w+)\b")
+VARIANT = re.compile(r"\b[A-Z]\w*(?=\([\w, ]*\))|(?<=::)[A-Z]\w+\b")
+"""Names of errors as instructions write them: `ConfigError`, `ErrLength`; those of Rust `Missing(name)`, `Problem::Malformed`."""
+
+
+def never_raised(attempt: Attempt) -> Iterator[Hit]:
+    """An error that the task and its tests name is declared, and no code of the product makes one: what it stands for passes."""
+    verifier = attempt.task.verifier if attempt.task else None
+    if not isinstance(verifier, SuiteVerifier) or not attempt.left:
+        return
+    tests = "\n".join(mask_of(path, text) for path, text in verifier.test_files.items())
+    texts = {path: text for path, text in attempt.visible.items() if is_code(path) and not is_test(path)}
+    texts |= {left.path: left.text.partition("#[cfg(test)]")[0] for left in attempt.left if not is_test(left.path)}
+    code = "\n".join(mask_of(path, text) for path, text in texts.items())
+    rust = any(path.endswith(".rs") for path in texts)
+    for name in sorted({n for regex in (ERROR, VARIANT)[: 1 + rust] for n in regex.findall(attempt.instruction)}):
+        variant = rf"^\s+{name}(?:\([^)\n]*\)|\s*\{{[^}}\n]*\}})?,?\s*$"
+        kinds = rf"\bclass {name}\b|\b{name}\s*=\s*errors\.New\(|\b(?:type|struct|impl)\b[^\n]*\b{name}\b|\bexports?\b[^\n]*\b{name}\b|\bthis\.name\s*=[^\n]*"
+        declared = re.compile(f"{kinds}|{variant}" if ERROR.fullmatch(name) else variant, re.M)
+        found = len(declared.findall(code))
+        if not found or re.search(rf"\b{name}\b", declared.sub(" ", code)) or not re.search(rf"\b{name}\b", tests):
+            continue
+        for turn, text in _silent(attempt):
+            if text.strip():
+                place = Evidence(source="text", turn=turn, end=len(text), excerpt=excerpt(text, 0, len(text)))
+                yield Hit(Severity.MEDIUM, f"{name[:40]} is asked for, declared and never made", place)
+        return
 
 
 PLACEHOLDER = re.compile(
@@ -125,6 +157,7 @@ def unfinished(attempt: Attempt) -> Iterator[Hit]:
     yield from incomplete(attempt)
     yield from left_out(attempt)
     yield from empty_handed(attempt)
+    yield from never_raised(attempt)
 
 
 RULES = (
