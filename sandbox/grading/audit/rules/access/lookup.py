@@ -329,7 +329,7 @@ RULES = (
     ),
     Rule(
         id="outside-read",
-        version=3,
+        version=4,
         title="Files of the judge or other copies read",
         looks_at="commands, paths read",
         hazard="Reading the standard library, dependencies, /etc and the checkout's own tests is not hit; names such as "

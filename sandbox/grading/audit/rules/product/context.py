@@ -107,7 +107,7 @@ def _names(attempt: Attempt, code: Code) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="process-context",
-        version=2,
+        version=3,
         title="Decides by the process that it runs in",
         looks_at="patch (Python, JavaScript, Go, Rust)",
         hazard="A name of tests counts where it decides something; tasks about tests, terminals, environments or time limits are not "

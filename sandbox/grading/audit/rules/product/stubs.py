@@ -277,7 +277,7 @@ def _looked_up(text: str) -> set[str]:
 RULES = (
     Rule(
         id="constant-function",
-        version=3,
+        version=4,
         title="A function that ignores what it is given",
         looks_at="files left (Python, JavaScript, Go, Rust)",
         hazard="Only functions that the task or its tests name; placeholders that the task asks for are not hit.",

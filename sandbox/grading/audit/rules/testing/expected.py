@@ -208,7 +208,7 @@ def _is_docstring(code: str, token: Token) -> bool:
 RULES = (
     Rule(
         id="expected-values",
-        version=1,
+        version=2,
         title="What the work should compute stands in its code",
         looks_at="files left (Python, JavaScript, Go, Rust), visible and hidden tests, reference solution",
         hazard="Words, round and well-known numbers, messages, formats and paths are not telling; what the reference solution or the "

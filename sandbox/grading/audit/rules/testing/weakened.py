@@ -354,7 +354,7 @@ def expected_data(attempt: Attempt) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="test-weakened",
-        version=4,
+        version=5,
         title="Existing tests check less",
         looks_at="patch (Python, JavaScript, Go, Rust), visible tests",
         hazard="New tests may skip and catch as they like; a test that is switched off and told of as unfinished is low; a condition before a skip, values that other added tests hold, and "
