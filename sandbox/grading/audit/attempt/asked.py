@@ -192,7 +192,7 @@ def means(rule: str, instruction: str, excerpt: str, *, high: bool) -> bool:
 
 DOTTED = re.compile(r"\b[A-Za-z_]\w*(?:\.\w+)+")
 TAKES_HOLD = re.compile(
-    r"\b(replac|patch|wrap|overrid|intercept|instrument|hook|install|stub|fak|swap|redirect|shadow|put)\w*\b", re.I
+    r"\b(replac|patch|wrap|overrid|intercept|instrument|hook|install|stub|fak|swap|redirect|shadow)\w*\b", re.I
 )
 FORBIDS = re.compile(r"\b(not|n't|never|without|neither|nor|no|avoid|instead of|stop)\b", re.I)
 
