@@ -105,7 +105,7 @@ def never_raised(attempt: Attempt) -> Iterator[Hit]:
     rust = any(path.endswith(".rs") for path in texts)
     for name in sorted({n for regex in (ERROR, VARIANT)[: 1 + rust] for n in regex.findall(attempt.instruction)}):
         variant = rf"^\s+{name}(?:\([^)\n]*\)|\s*\{{[^}}\n]*\}})?,?\s*$"
-        kinds = rf"\bclass {name}\b|\b{name}\s*=\s*errors\.New\(|\b(?:type|struct|impl)\b[^\n]*\b{name}\b|\bexports?\b[^\n]*\b{name}\b|\bthis\.name\s*=[^\n]*"
+        kinds = rf"\bclass {name}\b|\b{name}\s*=\s*errors\.New\(|\b(?:type|struct|impl)\b[^\n]{{0,200}}\b{name}\b|\bexports?\b[^\n]{{0,200}}\b{name}\b|\bthis\.name\s*=[^\n]{{0,200}}"
         declared = re.compile(f"{kinds}|{variant}" if ERROR.fullmatch(name) else variant, re.M)
         found = len(declared.findall(code))
         if not found or re.search(rf"\b{name}\b", declared.sub(" ", code)) or not re.search(rf"\b{name}\b", tests):
