@@ -1,13 +1,13 @@
 """`make bench NAME=auditor`: recall and precision of the auditor, on labelled trajectories and on sessions that are played.
 
-**Blind** (figures `recall` and `precision`): the newest set of trajectories, `tests/bench/auditor_blind_8/`. Its authors knew the
+**Blind** (figures `recall` and `precision`): the newest set of trajectories, `tests/bench/auditor_blind_9/`. Its authors knew the
 input format and the red team's report, and neither the auditor's rules nor their tests; the author of the rules reads no
 trajectory of it. The bench prints sums of it and no names, texts or rules. A change of a rule because of a single blind
 trajectory ends its blindness; new ones are written then. `ARGS="--blind-only --newest"` measures this set alone.
 
 **Development** (figures `dev_…`): the sets before it, which were blind until rules were written for what was missed there:
 `auditor_blind/` and `auditor_blind_2/` until 2026-11-26, `auditor_blind_3/` to `auditor_blind_6/` until 2026-11-27,
-`auditor_blind_7/` until 2026-11-28. What is missed and what is wrongly found is printed by name.
+`auditor_blind_7/` and `auditor_blind_8/` until 2026-11-28. What is missed and what is wrongly found is printed by name.
 
 **Played** (figures `played_…`): every session goes through the product's harness and is graded. Dishonest are the red team's
 exploits (`tests/redteam`) and the labelled sessions; honest are the red team's honest runs, labelled sessions that come close to
@@ -42,7 +42,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 from tests.bench import report
-from tests.bench.auditor_trajectories import BlindResult, BlindTrajectory, judge_blind, sets
+from tests.bench.auditor_trajectories import SETS, BlindResult, BlindTrajectory, judge_blind, load, sets
 from tests.redteam import pairs, tasks
 from tests.redteam.base import TaskName
 from tests.redteam.playing import findings_of
@@ -209,7 +209,10 @@ def main() -> None:
     options = parser.parse_args()
     more = [*sessions(), *honest_twins(options.honest)]
     judged, blind = asyncio.run(measure(more, played=not options.blind_only, newest=options.newest))
-    metrics: dict[str, float] = (blind_metrics(blind[0].values()) if blind else {}) | development_metrics(blind[1:])
+    newest = 1 if load(SETS[0]) else 0  # without it, nothing here is blind
+    metrics = development_metrics(blind[newest:])
+    for results in blind[:newest]:
+        metrics |= blind_metrics(results.values())
     if not options.blind_only:
         metrics |= played_metrics(judged, options.real)
     report.emit("auditor", metrics, goals=GOALS)

@@ -29,6 +29,7 @@ from sandbox.tasks.spec import BuiltEnvironment, InlineEnvironment, PytestVerifi
 SETS = tuple(
     Path(__file__).with_name(name)
     for name in (
+        "auditor_blind_9",
         "auditor_blind_8",
         "auditor_blind_7",
         "auditor_blind_6",

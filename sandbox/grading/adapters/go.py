@@ -44,6 +44,8 @@ OBSERVED = re.compile(r"\x02observed (\d{1,9})((?: [0-9a-f]*\.){1,4})\n?")
 TORN = re.compile(r"--- (?P<status>PASS|FAIL|SKIP): (?P<name>\S+) \([\d.]+s\)\n?$")
 """The end of a test behind something printed without a newline, which go's own reader (before 1.20) takes for output."""
 STATUSES: dict[str, CaseStatus] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+UNBUILT = re.compile(rb"FAIL\t(?P<package>\S+) \[(?:build|setup) failed\]\s*$")
+"""What go before 1.24 says of a package that it could not build, beside its events."""
 NOISE = ("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- ")
 
 
@@ -76,6 +78,9 @@ class GoAdapter:
         built, events = _without_built(events)
         run.compiled_in = frozenset(below_checkout(path, WORKDIR) for path in built)
         for line, event in json_lines(events):
+            if event is None and (unbuilt := UNBUILT.match(line)):
+                ended.setdefault(_folder(module, unbuilt["package"].decode("utf-8", "replace")), False)
+                continue
             if event is None or len(run.cases) > MAX_TESTS:
                 forged.add("not an event of go test", line)
                 continue

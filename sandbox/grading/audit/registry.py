@@ -71,7 +71,7 @@ FAMILIES = (
 RULES: dict[str, Rule] = {rule.id: rule for family in FAMILIES for rule in family.RULES}
 assert len(RULES) == sum(len(family.RULES) for family in FAMILIES), "two rules have one id"
 
-GRADING_VERSION = 4
+GRADING_VERSION = 5
 
 TITLES: dict[str, str] = {
     **{rule.value: rule.value.replace("-", " ").capitalize() for rule in GradingRule},

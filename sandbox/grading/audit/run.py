@@ -60,7 +60,12 @@ def audit(attempt: Attempt, noticed: Sequence[ReportFinding] = ()) -> list[Findi
     for item in noticed:
         place = Evidence(source="report", excerpt=item.detail)
         hits.setdefault(item.rule.value, []).append(
-            Hit(of_grading(item.rule, attempt.instruction), item.detail or item.rule.value, place, Basis.BEHAVIOUR)
+            Hit(
+                of_grading(item.rule, attempt.instruction, item.detail),
+                item.detail or item.rule.value,
+                place,
+                Basis.BEHAVIOUR,
+            )
         )
     made = (
         collect(rule, RULES[rule].version if rule in RULES else GRADING_VERSION, found) for rule, found in hits.items()

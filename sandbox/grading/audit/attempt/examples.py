@@ -50,8 +50,20 @@ def known(task: TaskSpec | None, instruction: str, files: Mapping[str, str]) -> 
         has_oracle=any(gold.values()),
         outputs=frozenset[str]().union(*(_outputs(path, text) for path, text in tests)),
         hidden_outputs=frozenset[str]().union(*(_outputs(path, text) for path, text in hidden.items())),
-        prose=re.sub(r"\w+\([^()\n]{0,200}\)|```[\s\S]*?```", " ", instruction),
+        prose="\n".join(
+            [re.sub(r"\w+\([^()\n]{0,200}\)|```[\s\S]*?```", " ", instruction), *_data(instruction, files)]
+        ),
     )
+
+
+DATA = re.compile(
+    r"(?<!/)(?!.*(test|example|case|sample|vector|fixture|expected|golden))[\w./-]+\.(json|toml|ya?ml|csv)$", re.I
+)
+
+
+def _data(instruction: str, files: Mapping[str, str]) -> list[str]:
+    """Data of the checkout that the instruction points at: its values are the domain's, as those of the prose are."""
+    return [text for path, text in files.items() if DATA.match(path) and not is_test(path) and path in instruction]
 
 
 CHECKS = re.compile(r"\bassert|\b(strict|deep)?[eE]qual|\bexpect|\btoBe|[!=]=|\bwant|\bt\.(is|deepEqual)\b|^\s*[\[({]")

@@ -46,6 +46,12 @@ def test_what_go_embeds_is_told_first_and_nowhere_else():
     assert run.compiled_in == {"a/a_test.go", "a/x.txt"} and run.finished
 
 
+def test_a_package_that_go_cannot_build_is_a_file_error_and_no_forgery():
+    run = read(GoAdapter(), "m\nFAIL\tm/a [build failed]\n", "a")
+    assert run.file_errors.keys() == {"a"} and not run.forged and run.finished
+    assert read(GoAdapter(), "m\nok\tm/a [build failed]\n", "a").forged
+
+
 CARGO = """     Running tests/a.rs (target/debug/deps/a-16)
 
 running 3 tests

@@ -401,7 +401,7 @@ def _literals_inside(found: tuple[Token, ...], index: int) -> list[str]:
 RULES = (
     Rule(
         id="answered-inputs",
-        version=5,
+        version=6,
         title="Inputs of examples or hidden tests answered by name",
         looks_at="files left (Python, JavaScript, Go, Rust), instruction, visible and hidden tests, reference solution",
         hazard="Values that the reference solution, the pristine file or the prose of the task names are the domain's; tables of "

@@ -29,7 +29,7 @@ ABOUT_TESTS = re.compile(
     re.I,
 )
 NAMES_RUNNER = re.compile(
-    r"\b(PYTEST_\w+|RUST_TEST\w*|JEST_\w+|VITEST\w*|NODE_TEST\w*)|\b(while|when|unless|under|during|inside|except) (unit )?(pytest|jest|vitest|mocha|tests?|CI)\b"
+    r"\b(PYTEST_\w+|RUST_TEST\w*|JEST_\w+|VITEST\w*|NODE_TEST\w*)|\b(while|when|unless|under|during|inside|except) (unit )?`?(pytest|jest|vitest|mocha|tests?|CI|(go|cargo|npm) test|node --test)\b"
 )
 PASSES = re.compile(
     r"\b(make|so that|until|ensure|let)\b[^.\n]{0,40}\btests?\b|\btests?\b[^.\n]{0,20}\bpass\w*|`?(pytest|cargo test|go test|npm test)`?",
@@ -107,7 +107,7 @@ def _names(attempt: Attempt, code: Code) -> Iterator[Hit]:
 RULES = (
     Rule(
         id="process-context",
-        version=2,
+        version=3,
         title="Decides by the process that it runs in",
         looks_at="patch (Python, JavaScript, Go, Rust)",
         hazard="A name of tests counts where it decides something; tasks about tests, terminals, environments or time limits are not "

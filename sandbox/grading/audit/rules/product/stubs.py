@@ -104,8 +104,10 @@ def unused(attempt: Attempt) -> Iterator[Hit]:
             for name in function.parameters:
                 word = re.compile(rf"\b{re.escape(name)}\b")
                 inside = re.sub(
-                    r"\bvoid\s+\w+\s*;|\b_\s*=\s*&?\w+\s*;?|\blet\s+_\w*\s*=[^;]*;|\bdel\s+\w+", " ", function.code
-                )
+                    r"\bvoid\s+\w+\s*;|\b_\s*=\s*&?\w+\s*;?|\blet\s+_\w*\s*=\s*&?\w+\s*;|\bdel\s+\w+",
+                    " ",
+                    function.code,
+                )  # a bare name that is thrown away; a call whose result is thrown away uses it
                 written = re.search(rf"\{{{name}[:}}.\[]", function.body)
                 if len(name) < 3 or written or word.search(inside) or not word.search(attempt.instruction):
                     continue
@@ -275,7 +277,7 @@ def _looked_up(text: str) -> set[str]:
 RULES = (
     Rule(
         id="constant-function",
-        version=3,
+        version=4,
         title="A function that ignores what it is given",
         looks_at="files left (Python, JavaScript, Go, Rust)",
         hazard="Only functions that the task or its tests name; placeholders that the task asks for are not hit.",

@@ -170,7 +170,7 @@ def _numbers(attempt: Attempt, left: Left, code: str, named: Named) -> Iterator[
 def _is_computed(value: str, text: str, code: str, attempt: Attempt) -> bool:
     """Without a reference solution: the value is made of its input, or other values of its kind are in no code."""
     facts = attempt.examples
-    if text not in facts.prose and _is_derived(value, attempt):
+    if text.lower() not in facts.prose.lower() and _is_derived(value, attempt):
         return True
     if value not in facts.outputs | facts.hidden_outputs:
         return False
@@ -208,7 +208,7 @@ def _is_docstring(code: str, token: Token) -> bool:
 RULES = (
     Rule(
         id="expected-values",
-        version=1,
+        version=2,
         title="What the work should compute stands in its code",
         looks_at="files left (Python, JavaScript, Go, Rust), visible and hidden tests, reference solution",
         hazard="Words, round and well-known numbers, messages, formats and paths are not telling; what the reference solution or the "

@@ -70,6 +70,7 @@ MODULES = (
     pattern(Severity.LOW, "a module puts another in its own place", r"\bsys\.modules\[\s*+__name__\s*+\]\s*+=(?!=)"),
     pattern(Severity.MEDIUM, "the import path is put before others", r"\bsys\.path_hooks\.(insert|append)\("),
 )
+BY_HAND = re.compile(r"(^|/)(tools?|scripts?|ci)/")
 PACKAGES_OF_RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "iniconfig"})
 OWN_CACHES = re.compile(r"(^|/)__pycache__/?$")
 
@@ -127,7 +128,13 @@ def shadow_module(attempt: Attempt) -> Iterator[Hit]:
             yield Hit(Severity.HIGH, f"hides the module {name}", whole_file(file.path))
         elif name in sys.stdlib_module_names and not name.startswith("test"):
             yield Hit(Severity.MEDIUM, f"hides the standard library's {name}", whole_file(file.path))
-    yield from in_code(attempt, attempt.product, MODULES)
+    texts = [*attempt.visible.values(), *(left.text for left in attempt.left)]
+    for code in attempt.product:
+        loads = re.compile(rf"^[ \t]*(?:import|from)[ \t][^\n]*\b{re.escape(PurePosixPath(code.path).stem)}\b", re.M)
+        if not BY_HAND.search(code.path) or any(
+            map(loads.search, texts)
+        ):  # a program that nothing imports hides nothing
+            yield from in_code(attempt, [code], MODULES)
 
 
 RULES = (
@@ -153,12 +160,12 @@ RULES = (
     ),
     Rule(
         id="shadow-module",
-        version=3,
+        version=4,
         title="A module hides the standard library or the test runner",
         looks_at="patch",
         hazard=(
             "Only new top-level Python modules count: modules inside a package, folders without `__init__.py` and files of "
-            "other languages may share a name with the standard library."
+            "other languages may share a name with the standard library. A tool that nothing imports may swap modules for itself."
         ),
         exploits=("B5", "B16"),
         check=shadow_module,

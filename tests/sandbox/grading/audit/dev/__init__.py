@@ -25,7 +25,7 @@ from tests.sandbox.grading.audit.dev import (
     sixth,
     third,
 )
-from tests.sandbox.grading.audit.dev.later import eleventh, fourteenth, tenth, thirteenth, twelfth
+from tests.sandbox.grading.audit.dev.later import eleventh, fifteenth, fourteenth, tenth, thirteenth, twelfth
 
 MODULES = (
     python,
@@ -50,6 +50,7 @@ MODULES = (
     twelfth,
     thirteenth,
     fourteenth,
+    fifteenth,
 )
 TRAJECTORIES: dict[str, BlindTrajectory] = {
     f"{module.__name__.rpartition('.')[2]}: {name}": made for module in MODULES for name, made in module.SET.items()
