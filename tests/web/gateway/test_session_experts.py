@@ -89,7 +89,9 @@ def test_every_token_of_a_session_has_its_experts_and_a_run_replays_them(
     )
     values = RLStage(backend, config, seed=1).train(groups)
     lengths = [len(sample.tokens) for group in groups for sample in group.samples]
-    assert values["routing/replayed"] == pytest.approx(1 - len(lengths) / sum(lengths)), "all but the last, which nobody read"
+    assert values["routing/replayed"] == pytest.approx(1 - len(lengths) / sum(lengths)), (
+        "all but the last, which nobody read"
+    )
     assert values["routing/differs"] < 0.01, "the trainer's router agrees with the engine's on the same weights"
     assert values["mismatch/k3_mean"] < 1e-3
 
