@@ -10,9 +10,9 @@ from composer_web.core.triggers import Immutable
 
 
 class FileKind(models.TextChoices):
-    CHECKPOINTS = "checkpoints"
+    CHECKPOINTS = "checkpoints", "checkpoints"
     VERSIONS = "versions", "weight versions"
-    TRAJECTORIES = "trajectories"
+    TRAJECTORIES = "trajectories", "trajectories"
 
 
 class DeletionState(models.TextChoices):

@@ -27,7 +27,7 @@ def require_files(run: Run) -> None:
 
 def _refusal(gone: FileDeletion, rest: str) -> Conflict:
     at = f"{gone.created_at:%Y-%m-%d}"
-    kind = gone.get_kind_display()
+    kind = FileKind(gone.kind).label
     return Conflict(
         f"run {gone.run_id} cannot be resumed: its {kind} were deleted on {at} by {gone.by}; {rest}", "state"
     )
