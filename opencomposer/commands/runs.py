@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import typer
@@ -143,6 +144,12 @@ AnnotatedOnes = Annotated[
 ]
 
 
+class FileKind(StrEnum):
+    CHECKPOINTS = "checkpoints"
+    VERSIONS = "versions"
+    TRAJECTORIES = "trajectories"
+
+
 @files.command("get", example="3")
 def get_files(session: Session, pk: RunId, final: Final = False, annotated: AnnotatedOnes = False) -> None:
     """Show the files of a run: their bytes, what a deletion would free and keep, and past deletions."""
@@ -160,10 +167,7 @@ def get_files(session: Session, pk: RunId, final: Final = False, annotated: Anno
 def delete_files(
     session: Session,
     pk: RunId,
-    kinds: Annotated[
-        list[Literal["checkpoints", "versions", "trajectories"]],
-        typer.Argument(help="What to delete.", metavar="KIND..."),
-    ],
+    kinds: Annotated[list[FileKind], typer.Argument(help="What to delete.", metavar="KIND...")],
     final: Final = False,
     annotated: AnnotatedOnes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; delete nothing.")] = False,
@@ -174,7 +178,9 @@ def delete_files(
         found = session.api.get("/runs/{run_id}/files", options, run_id=pk)["files"]
         session.output.rows([one for one in found if one["kind"] in kinds], FILE_COLUMNS)
         return
-    made = session.api.request("DELETE", "/runs/{run_id}/files", params={"kinds": kinds, **options}, run_id=pk)
+    made = session.api.request(
+        "DELETE", "/runs/{run_id}/files", params={"kinds": [kind.value for kind in kinds], **options}, run_id=pk
+    )
     session.output.rows(made, DELETION_COLUMNS)
 
 

@@ -94,7 +94,7 @@ def test_a_version_in_production_is_refused_and_kept(ended: Run, step: Step) -> 
     step(ended, 1), step(ended, 2)
     promotion.promote(reference=f"{ended.policy_out.name}@1")
     with pytest.raises(
-        Conflict, match="version 1 of run .* is used by channel-production; promote another version"
+        Conflict, match=r"version 1 of run .* is used by channel-production; promote another version"
     ) as no:
         ask(ended)
     assert no.value.field == "checkpoints" and not FileDeletion.objects.exists()
@@ -171,7 +171,7 @@ def test_a_failed_run_without_its_checkpoints_cannot_be_resumed(failed: Run, ste
     assert resume_run(run=failed).state == "queued"  # from the newest
     Run.objects.filter(pk=failed.pk).update(state="failed")
     ask(failed, final=True)
-    with pytest.raises(Conflict, match="cannot be resumed: its checkpoints were deleted on .* by retention"):
+    with pytest.raises(Conflict, match=r"cannot be resumed: its checkpoints were deleted on .* by retention"):
         resume_run(run=failed)  # a worker begins at any moment
     work()
     with pytest.raises(Conflict, match="start a new run from another policy"):

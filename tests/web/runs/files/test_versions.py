@@ -130,7 +130,7 @@ def test_a_failed_run_cannot_be_resumed_without_them(failed: Run, published: Pub
     published(failed)
     ask(failed)
     work()
-    with pytest.raises(Conflict, match="its weight versions were deleted on .*; duplicate it to train again") as no:
+    with pytest.raises(Conflict, match=r"its weight versions were deleted on .*; duplicate it to train again") as no:
         resume_run(run=failed)
     assert no.value.field == "state"
     assert open_versions(weights_folder(failed)).all() == []
