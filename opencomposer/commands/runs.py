@@ -178,9 +178,8 @@ def delete_files(
         found = session.api.get("/runs/{run_id}/files", options, run_id=pk)["files"]
         session.output.rows([one for one in found if one["kind"] in kinds], FILE_COLUMNS)
         return
-    made = session.api.request(
-        "DELETE", "/runs/{run_id}/files", params={"kinds": [kind.value for kind in kinds], **options}, run_id=pk
-    )
+    named = {"kinds": [kind.value for kind in kinds], **options}
+    made = session.api.delete("/runs/{run_id}/files", named, run_id=pk)
     session.output.rows(made, DELETION_COLUMNS)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from django.db.models import F, QuerySet
 
@@ -28,7 +28,7 @@ def kept(rows: Q, *, annotated: bool) -> dict[int, str]:
     return found
 
 
-def _reasons(rows: Q) -> Iterator[tuple[str, QuerySet[object, int]]]:
+def _reasons(rows: Q) -> Iterator[tuple[str, Iterable[int]]]:
     """Reason and rollouts, those that no option overrules first."""
     ids = rows.order_by().values("pk")
     yield "continued by a fork", Fork.objects.filter(parent__in=ids).values_list("parent_id", flat=True)
@@ -44,7 +44,7 @@ def _reasons(rows: Q) -> Iterator[tuple[str, QuerySet[object, int]]]:
     yield ANNOTATED, Label.objects.filter(item__rollout__in=ids).values_list("item__rollout_id", flat=True)
 
 
-def _unnamed(rows: Q) -> Iterator[QuerySet[object, int]]:
+def _unnamed(rows: Q) -> Iterator[Iterable[int]]:
     """Rollouts that datasets choose by filters and have not named: they wait, or were made before rollouts were named."""
     datasets = Dataset.objects.exclude(state=DatasetState.FAILED).exclude(wanted__rollouts="").filter(sources=None)
     projects = set(rows.order_by().values_list("project_id", flat=True).distinct()) if datasets.exists() else set()
