@@ -20,7 +20,7 @@ from trainer.types import Trajectory
 def rollouts() -> QuerySet[Rollout]:
     """Rollouts for lists, with group, run, evaluation and task, but without bundles and trajectories."""
     return Rollout.objects.select_related(
-        "group__run", "group__evaluation", "group__fork", "group__task_version__task"
+        "deletion", "group__run", "group__evaluation", "group__fork", "group__task_version__task"
     ).defer(
         "snapshots", "group__task_version__spec", "group__run__config", "group__run__latest", "group__fork__conditions"
     )

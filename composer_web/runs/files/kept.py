@@ -46,7 +46,8 @@ def _reasons(rows: Q) -> Iterator[tuple[str, Iterable[int]]]:
 
 def _unnamed(rows: Q) -> Iterator[Iterable[int]]:
     """Rollouts that datasets choose by filters and have not named: they wait, or were made before rollouts were named."""
-    datasets = Dataset.objects.exclude(state=DatasetState.FAILED).exclude(wanted__rollouts="").filter(sources=None)
+    datasets = Dataset.objects.filter(wanted__has_key="rollouts", sources=None).exclude(wanted__rollouts="")
+    datasets = datasets.exclude(state=DatasetState.FAILED)
     projects = set(rows.order_by().values_list("project_id", flat=True).distinct()) if datasets.exists() else set()
     for dataset in datasets.filter(project__in=projects):
         project = dataset.project_id or DEFAULT_PROJECT

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
+
+from django.db.models import Q
 
 from composer_web.accounts.access import everywhere
 from composer_web.core import inference
@@ -16,7 +20,7 @@ from composer_web.rollouts.models import GROUP_OPEN
 from composer_web.runs.deletion_models import DELETION_OPEN, FileDeletion, FileKind
 from composer_web.runs.files import amounts
 from composer_web.runs.files.owners import Owner, groups_of, noun, rollouts_of
-from composer_web.runs.files.used_checkpoints import uses
+from composer_web.runs.files.used_checkpoints import uses_of
 from composer_web.runs.models import RUN_FINAL, Run
 from composer_web.runs.paths import deployment_name
 from trainer.inference.contract import InferenceError
@@ -78,8 +82,8 @@ def _of_checkpoints(run: Run, *, final: bool) -> Iterator[str]:
     newest = folders[-1].name if folders else ""
     going = {version_of(folder.name) for folder in folders if final or folder.name != newest}
     held: dict[int, list[str]] = {}
-    for use in uses():
-        if use.policy_id == run.policy_out_id and use.version in going:
+    for use in uses_of(run.policy_out) if going and run.policy_out else ():
+        if use.version in going:
             held.setdefault(use.version, []).append(use.holder)
     for version, holders in sorted(held.items()):
         remedy = REMEDIES.get(holders[0].partition("-")[0], "end that use first")
@@ -124,13 +128,16 @@ def _open_evaluations(run: Run) -> list[int]:
 
 
 def _export_of(owner: Owner) -> Export | None:
-    """An unfinished export of rollouts that lists some of these."""
+    """An unfinished export of rollouts that lists some of these. One query unless there is one."""
     waiting = Export.objects.filter(state__in=OPEN_EXPORT, what="rollouts", project=owner.project_id)
+    listed: dict[Export, Q] = {}
     for export in waiting.select_related("owner"):
         try:
             rows = table("rollouts").select(export.query, asker=export.owner)
         except UserError:  # it will fail by its own filters
             continue
-        if rows.filter(pk__in=rollouts_of(owner).values("pk")).exists():
-            return export
-    return None
+        listed[export] = Q(pk__in=rows.order_by().values("pk"))
+    mine = rollouts_of(owner)
+    if not listed or not mine.filter(reduce(or_, listed.values())).exists():
+        return None
+    return next((export for export, these in listed.items() if mine.filter(these).exists()), None)

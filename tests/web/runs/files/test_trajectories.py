@@ -87,6 +87,10 @@ def test_a_deleted_one_says_when_and_by_whom(ended: Run, people: dict[str, User]
     assert words[1:] in client.get(f"/rollouts/{rollout.pk}/preview/").content.decode()
     for part in ("tokens/?segment=0", "turns/", "download/"):
         assert client.get(f"/rollouts/{rollout.pk}/{part}").status_code == 404
+    assert client.get(f"/api/v1/rollouts/{rollout.pk}").json()["trajectory_deleted_at"]
+    assert client.get("/api/v1/rollouts").json()["items"][0]["trajectory_deleted_at"]
+    group = client.get(f"/groups/{rollout.group_id}/")
+    assert group.status_code == 200 and client.get(f"/api/v1/groups/{rollout.group_id}/comparison").status_code == 200
     answer = client.get(f"/api/v1/rollouts/{rollout.pk}/tokens?segment=0")
     assert answer.status_code == 404 and words in answer.json()["error"]["message"]
 
