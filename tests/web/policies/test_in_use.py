@@ -42,6 +42,12 @@ def coded(older: Path, newer: Path) -> bytes:
     return bytes(data)
 
 
+@pytest.fixture(autouse=True)
+def no_checkpoints() -> None:
+    """Those of other tests hold marks."""
+    shutil.rmtree(env().data / "checkpoints", ignore_errors=True)
+
+
 @pytest.fixture
 def lineage(db: None) -> Policy:
     return import_base(path=BASE, name="lineage")
