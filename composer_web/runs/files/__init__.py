@@ -1,7 +1,9 @@
 """What ended runs and evaluations keep on disk, and its deletion.
 
 used_checkpoints.py which policy versions are used now
+owners.py           groups and rollouts of a run or an evaluation
 kept.py             which trajectories stay, and why
+blobs.py            what a group has in the artifact store
 amounts.py          what there is, and what would go
 refusals.py         what still needs the files of a run
 services.py         requests

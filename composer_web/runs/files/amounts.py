@@ -15,6 +15,7 @@ from composer_web.runs.files.kept import kept
 from composer_web.runs.files.owners import Owner, rollouts_of
 from composer_web.runs.models import Run
 from composer_web.runs.paths import checkpoints_folder, weights_folder
+from trainer.weights import open_versions
 
 SAMPLED = 200
 """Groups whose blobs are listed to estimate the bytes of all: a list takes milliseconds each in a bucket."""
@@ -58,8 +59,6 @@ def recorded_in(run: Run, folder: Path) -> list[Checkpoint]:
 
 def versions(run: Run) -> Amount:
     """Every version in the weight store. Raises WeightError."""
-    from trainer.weights.versions import open_versions  # torch: only where somebody looks
-
     if "://" not in weights_folder(run) and not Path(weights_folder(run)).is_dir():
         return Amount()
     store = open_versions(weights_folder(run))

@@ -10,12 +10,11 @@ from composer_web.runs.deletion_models import FileDeletion
 from composer_web.runs.files import amounts
 from composer_web.runs.models import Run
 from composer_web.runs.paths import deployment_name, weights_folder
+from trainer.weights import open_versions
 
 
 def delete(deletion: FileDeletion, run: Run) -> None:
     """Raises LeaseLost, WeightError."""
-    from trainer.weights.versions import open_versions  # torch
-
     there = amounts.versions(run)
     if deletion.marked < 0:
         _count(deletion, there)
