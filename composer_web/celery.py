@@ -44,6 +44,7 @@ TASK_PACKAGES = (
     "composer_web.policies.imports",
     "composer_web.policies.measurement",
     "composer_web.rollouts.worker",
+    "composer_web.runs.files",
     "composer_web.runs.training",
 )
 """Packages inside apps with a module `tasks`; those of the apps themselves Celery finds in INSTALLED_APPS."""

@@ -119,8 +119,8 @@ class Client:
     def patch(self, path: str, /, body: Any = None, **parts: Any) -> Any:
         return self.request("PATCH", path, body=body, **parts)
 
-    def delete(self, path: str, /, **parts: Any) -> Any:
-        return self.request("DELETE", path, **parts)
+    def delete(self, path: str, params: Json | None = None, /, **parts: Any) -> Any:
+        return self.request("DELETE", path, params=params, **parts)
 
     def request(
         self,

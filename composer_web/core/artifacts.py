@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -186,6 +186,18 @@ class ArtifactStore:
         with self._reading(self.checked(prefix)), suppress(FileNotFoundError):
             for found in obstore.list(self._store, f"{prefix}/"):
                 obstore.delete(self._store, [blob["path"] for blob in found])
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Stored bytes of every blob below `prefix`, by key. Raises ArtifactError."""
+        with self._reading(self.checked(prefix)), suppress(FileNotFoundError):
+            return {blob["path"]: blob["size"] for found in obstore.list(self._store, f"{prefix}/") for blob in found}
+        return {}
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Delete blobs, as far as they exist. Raises ArtifactError."""
+        for key in keys:
+            with self._reading(self.checked(key)), suppress(FileNotFoundError):
+                obstore.delete(self._store, key)
 
     def children(self, prefix: str) -> list[str]:
         """Names directly below `prefix`. Raises ArtifactError."""

@@ -27,7 +27,7 @@ def chosen(query: str) -> QuerySet[Rollout]:
         found = strict(RolloutFilter, given, queryset=selectors.rollouts(), own=())
     except WrongFilter as error:
         raise UserError("rollouts", error.message) from error
-    rows = found.qs.filter(state="graded").exclude(artifact_key="").exclude(quarantine__state="active")
+    rows = selectors.readable(found.qs.filter(state="graded")).exclude(quarantine__state="active")
     if suites:
         suite = Suite.objects.filter(name=suites[-1]).first()
         if suite is None:

@@ -51,3 +51,17 @@ class Dataset(Owned):
 
     def __str__(self) -> str:
         return self.name
+
+
+class DatasetRollout(models.Model):
+    """A rollout that a dataset was made from: its trajectory stays as long as the dataset."""
+
+    dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="sources", db_index=False)
+    rollout = models.ForeignKey("rollouts.Rollout", on_delete=models.PROTECT, related_name="datasets")
+
+    class Meta:
+        ordering = ["dataset_id", "rollout_id"]
+        constraints = [models.UniqueConstraint(fields=["dataset", "rollout"], name="dataset_has_rollout_once")]
+
+    def __str__(self) -> str:
+        return f"{self.dataset_id}[{self.rollout_id}]"

@@ -28,7 +28,7 @@ def conversations_of(ids: list[int]) -> Iterator[Conversation | Unfit]:
         place = f"rollout {pk}"
         try:
             yield conversation_of(selectors.trajectory(rollout), _tokenizer(selectors.policy_of(rollout.group)), place)
-        except ArtifactError as error:
+        except (ArtifactError, selectors.TrajectoryDeleted) as error:
             yield Unfit(source=SOURCE, place=place, reason="not recorded", detail=str(error)[:200])
         except ValidationError as error:
             detail = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")

@@ -20,7 +20,7 @@ from composer_web.core.errors import Conflict, UserError
 from composer_web.core.queue import leases
 from composer_web.core.queue.outbox import enqueue
 from composer_web.datasets import choosing, guards
-from composer_web.datasets.models import OPEN, Dataset
+from composer_web.datasets.models import OPEN, Dataset, DatasetRollout
 from composer_web.datasets.schemas import NAME, Wanted
 from composer_web.env import env
 from composer_web.live.hints import hint
@@ -150,6 +150,7 @@ def _prepared(dataset: Dataset) -> int:
     if wanted.rollouts:
         ids = list(choosing.chosen(wanted.rollouts).values_list("pk", flat=True)[: wanted.most])
         sources.append(choosing.facts_of(wanted.rollouts, ids))
+        _name_rollouts(dataset, ids)
 
     end = time.monotonic() + MAX_SECONDS
 
@@ -177,6 +178,15 @@ def _prepared(dataset: Dataset) -> int:
     )
     shutil.rmtree(uploads, ignore_errors=True)
     return made.conversations
+
+
+@transaction.atomic
+def _name_rollouts(dataset: Dataset, ids: list[int]) -> None:
+    """Record which rollouts it is made from, before they are read: their trajectories stay."""
+    leases.fence()
+    DatasetRollout.objects.filter(dataset=dataset).exclude(rollout__in=ids).delete()
+    rows = [DatasetRollout(dataset=dataset, rollout_id=pk) for pk in ids]
+    DatasetRollout.objects.bulk_create(rows, ignore_conflicts=True, batch_size=5000)
 
 
 def _say(dataset: Dataset, **values: object) -> None:

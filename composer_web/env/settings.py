@@ -132,6 +132,12 @@ class Env(BaseSettings):
     snapshot_days: int = Field(
         default=14, ge=0, description="Days that snapshots of an ended run's rollouts are kept; 0 keeps them for ever"
     )
+    trajectory_days: int = Field(
+        default=0,
+        ge=0,
+        description="Days that trajectories of an ended run or evaluation are kept, but for those that people annotated or "
+        "something needs; 0 keeps them for ever",
+    )
     system_metrics_days: int = Field(
         default=14, ge=1, description="Days that CPU, memory, network and GPU use of workers is kept"
     )

@@ -119,8 +119,8 @@ def _told(quota: Quota, now: Use, group_size: int) -> str:
     told = whose(quota)
     if quota.storage_gib is not None and now.bytes >= quota.storage_gib * GIB:
         return (
-            f"The quota {told} holds it: checkpoints take {now.bytes / GIB:.1f} of {quota.storage_gib:g} GiB. Remove "
-            "checkpoints of older runs, or ask an admin for more."
+            f"The quota {told} holds it: checkpoints take {now.bytes / GIB:.1f} of {quota.storage_gib:g} GiB. Delete "
+            "those of older runs (System tab of a run, or `opencomposer files delete RUN checkpoints`), or ask an admin for more."
         )
     if quota.concurrent_rollouts is not None and quota.concurrent_rollouts - now.rollouts < group_size:
         return (

@@ -46,7 +46,7 @@ def fields(filters: str) -> RolloutFilter:
 
 def recorded(rollouts: QuerySet[Rollout], queue: Queue | None = None) -> QuerySet[Rollout]:
     """Those of them that can be judged, without the ones that are in the queue already; newest first."""
-    rows = rollouts.exclude(artifact_key="")
+    rows = selectors.readable(rollouts)
     if queue is not None:
         rows = rows.exclude(queue_items__queue=queue)
     return rows.order_by("-pk")

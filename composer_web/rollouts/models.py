@@ -15,6 +15,7 @@ from composer_web.evals.models import Evaluation
 from composer_web.policies.models import Policy
 from composer_web.rollouts import export_models  # noqa: F401 (Django finds the models of an app here)
 from composer_web.rollouts.triggers import DECIDED, TASK_OF_FINDING
+from composer_web.runs.deletion_models import FileDeletion
 from composer_web.runs.models import Run
 from composer_web.tasks.models import TaskVersion
 
@@ -175,6 +176,15 @@ class Rollout(Owned):
     artifact_key = models.CharField(
         max_length=200, blank=True, help_text="Trajectory (zstd JSON) in the artifact store"
     )
+    deletion = models.ForeignKey(
+        FileDeletion,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="trajectories",
+        db_index=False,
+        help_text="What deleted its trajectory; empty: it is kept",
+    )
     snapshots = models.JSONField(default=list, help_text="Digests of the snapshots that its turns name")
     created_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -208,6 +218,9 @@ class Rollout(Owned):
                 condition=~models.Q(verdict="infra_error") | models.Q(reward__isnull=True),
                 name="rollout_infra_has_no_reward",
             ),
+            models.CheckConstraint(
+                condition=models.Q(deletion=None) | ~models.Q(artifact_key=""), name="rollout_deleted_was_recorded"
+            ),
         ]
         triggers = [
             ProjectOf("group"),
@@ -216,6 +229,7 @@ class Rollout(Owned):
                 *("group_id", "sample", "verdict", "reward", "reward_parts", "stop_reason", "artifact_key"),
                 only="OLD.state IN ('graded', 'lost')",
             ),
+            Immutable("deletion_id", only="OLD.deletion_id IS NOT NULL", name="deleted"),
         ]
 
     def __str__(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import Case, Count, Exists, OuterRef, Prefetch, Q, QuerySet, When
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
 
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import NotFound
@@ -18,7 +20,7 @@ from trainer.types import Trajectory
 def rollouts() -> QuerySet[Rollout]:
     """Rollouts for lists, with group, run, evaluation and task, but without bundles and trajectories."""
     return Rollout.objects.select_related(
-        "group__run", "group__evaluation", "group__fork", "group__task_version__task"
+        "deletion", "group__run", "group__evaluation", "group__fork", "group__task_version__task"
     ).defer(
         "snapshots", "group__task_version__spec", "group__run__config", "group__run__latest", "group__fork__conditions"
     )
@@ -73,10 +75,33 @@ def get_group(pk: int) -> Group:
     return found
 
 
+class TrajectoryDeleted(NotFound):
+    """The trajectory was recorded and deleted since. The message says when and by whom."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        assert rollout.deletion is not None, "it was deleted"
+        at = date_format(localtime(rollout.deletion.created_at), "j F Y")
+        super().__init__("trajectory of rollout", rollout.pk)
+        self.message = f"the trajectory of rollout {rollout.pk} was deleted on {at} by {rollout.deletion.by}"
+        self.args = (self.message,)
+
+
+def readable(rows: QuerySet[Rollout]) -> QuerySet[Rollout]:
+    """Those of the rollouts whose trajectory is recorded and not deleted."""
+    return rows.exclude(artifact_key="").filter(deletion=None)
+
+
+def require_kept(rollout: Rollout) -> None:
+    """Raises TrajectoryDeleted."""
+    if rollout.deletion_id is not None:
+        raise TrajectoryDeleted(rollout)
+
+
 def trajectory(rollout: Rollout) -> Trajectory:
-    """The recorded trajectory. Raises NotFound if there is none, ArtifactError if its blob is missing."""
+    """The recorded trajectory. Raises NotFound if there is none or it was deleted, ArtifactError if its blob is missing."""
     if not rollout.artifact_key:
         raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
+    require_kept(rollout)
     return artifacts().get_model(rollout.artifact_key, Trajectory)
 
 
@@ -124,7 +149,7 @@ def policy_of(group: Group) -> Policy:
 
 def with_trajectories(run: Run) -> QuerySet[Group]:
     """Groups of a run and its evaluations with a recorded trajectory, oldest first, with bundles."""
-    recorded = Rollout.objects.filter(group=OuterRef("pk")).exclude(artifact_key="")
+    recorded = readable(Rollout.objects.filter(group=OuterRef("pk")))
     mine = Group.objects.filter(Q(run=run) | Q(evaluation__run=run)).filter(Exists(recorded))
     return mine.select_related("run", "evaluation", "task_version").order_by("pk")
 

@@ -16,6 +16,7 @@ from composer_web.accounts.scoping import KeepsProject, Owned
 from composer_web.core.history import RecordsState, Transition, legal_pairs, pairs
 from composer_web.core.triggers import AppendOnly, Immutable
 from composer_web.policies.models import Policy
+from composer_web.runs import deletion_models  # noqa: F401 (Django finds the models of an app here)
 from composer_web.runs.triggers import METRIC_OWNERS, KeptForMetrics
 from trainer.config import RunConfig
 

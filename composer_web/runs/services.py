@@ -23,7 +23,7 @@ from composer_web.live.hints import hint
 from composer_web.policies.models import Policy
 from composer_web.policies.selectors import Weights, check_plays, resolve
 from composer_web.policies.services import describe_architecture
-from composer_web.runs import chain, config_checks, defaults
+from composer_web.runs import chain, config_checks, defaults, resumable
 from composer_web.runs.checks import check_feedback, check_reward, check_words
 from composer_web.runs.messages import send_look, send_run
 from composer_web.runs.models import RUN_LEGAL, Run, RunEvent, RunState, Sweep, TrainBatch, TrainedStep
@@ -199,10 +199,12 @@ def pause_run(*, run: Run, actor: User | None = None) -> Run:
 @transaction.atomic
 def resume_run(*, run: Run, actor: User | None = None) -> Run:
     """Continue from the last checkpoint with exactly the prompts not consumed yet. Also for a failed run, and with it for
-    those that failed since they start after it. Raises Conflict."""
+    those that failed since they start after it. Raises Conflict, also when files that it needs were deleted."""
     before = chain.locked(run)
     if _state(run) == RunState.PAUSING:
         return _move(run, RunState.RUNNING, actor, "resumed before it paused", failure="")
+    Run.objects.select_for_update(no_key=True).get(pk=run.pk)  # nobody deletes its files meanwhile
+    resumable.require_files(run)
     fresh = {"queued_at": timezone.now(), "finished_at": None, "failure": "", "archived_at": None, "lost_in_a_row": 0}
     run = _move(run, RunState.QUEUED, actor, "resumed", **fresh)
     _send_after(run, before)

@@ -20,9 +20,9 @@ def flush_outbox(**_: Any) -> None:
 
 @task("ops.reconcile", queue="control", seconds=300)
 def reconcile(**_: Any) -> None:
+    from composer_web.runs.files.used_checkpoints import uses
     from composer_web.system.reconcile import Busy
     from composer_web.system.reconcile import reconcile as look
-    from composer_web.system.used_checkpoints import uses
 
     try:
         look()
@@ -48,10 +48,13 @@ def sample_engines(**_: Any) -> None:
 
 @task("ops.prune", queue="maintenance", seconds=600)
 def prune(**_: Any) -> None:
+    from composer_web.runs.files import retention
+
     outbox.prune()
     heartbeats.forget_dead()
     samples.prune()
     logs.prune()
+    retention.prune()
 
 
 @task("ops.measure_fidelity", queue="build", lease="fidelity")

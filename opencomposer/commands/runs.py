@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import typer
@@ -132,6 +133,54 @@ def show_progress(session: Session, pk: int, metrics: list[str] | None, timeout:
     names = metrics or ["reward/mean", "loss/train"]
     for words, data in follow_run(session.api, pk, metrics=names, timeout=timeout):
         session.output.streamed(words, data)
+
+
+files = Noun("files", "What runs keep on disk: checkpoints, weight versions, trajectories.", panel=PANEL)
+FILE_COLUMNS = ("kind", "items", "bytes", "deleted", "freed", "kept", "refused")
+DELETION_COLUMNS = ("id", "kind", "state", "items", "bytes", "by", "created_at", "cause")
+Final = Annotated[bool, typer.Option("--final", help="Also the newest checkpoint.")]
+AnnotatedOnes = Annotated[
+    bool, typer.Option("--annotated", help="Also trajectories that people annotated, if nothing else needs them.")
+]
+
+
+class FileKind(StrEnum):
+    CHECKPOINTS = "checkpoints"
+    VERSIONS = "versions"
+    TRAJECTORIES = "trajectories"
+
+
+@files.command("get", example="3")
+def get_files(session: Session, pk: RunId, final: Final = False, annotated: AnnotatedOnes = False) -> None:
+    """Show the files of a run: their bytes, what a deletion would free and keep, and past deletions."""
+    found = session.api.get("/runs/{run_id}/files", {"final": final, "annotated": annotated}, run_id=pk)
+    if session.output.as_json:
+        session.output.one(found)
+        return
+    session.output.rows(found["files"], FILE_COLUMNS)
+    if found["deletions"]:
+        session.output.line("")
+        session.output.rows(found["deletions"], DELETION_COLUMNS)
+
+
+@files.command("delete", example="3 checkpoints trajectories --dry-run")
+def delete_files(
+    session: Session,
+    pk: RunId,
+    kinds: Annotated[list[FileKind], typer.Argument(help="What to delete.", metavar="KIND...")],
+    final: Final = False,
+    annotated: AnnotatedOnes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go; delete nothing.")] = False,
+) -> None:
+    """Delete files of a run that has ended, for good. Its rows, verdicts, metrics and labels stay."""
+    options = {"final": final, "annotated": annotated}
+    if dry_run:
+        found = session.api.get("/runs/{run_id}/files", options, run_id=pk)["files"]
+        session.output.rows([one for one in found if one["kind"] in kinds], FILE_COLUMNS)
+        return
+    named = {"kinds": [kind.value for kind in kinds], **options}
+    made = session.api.delete("/runs/{run_id}/files", named, run_id=pk)
+    session.output.rows(made, DELETION_COLUMNS)
 
 
 probes = Noun("probes", "Three tasks played as a run would, before it starts.", panel=PANEL)
@@ -305,4 +354,4 @@ def create_view(
     session.output.rows([made], VIEW_COLUMNS)
 
 
-NOUNS = (runs, sweeps, templates, presets, probes, insights, rewards, views)
+NOUNS = (runs, sweeps, templates, presets, probes, insights, rewards, files, views)

@@ -15,7 +15,7 @@ from composer_web.accounts.models import DEFAULT_PROJECT, Invitation, User
 from composer_web.accounts.services import create_token
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
 from composer_web.core.models import WorkerHeartbeat, WorkerSample
-from composer_web.datasets.models import Dataset
+from composer_web.datasets.models import Dataset, DatasetRollout
 from composer_web.evals.models import Release
 from composer_web.evals.results.statistics import Statistics
 from composer_web.gateway.models import Session, SessionDraft, SessionExport, SessionUse
@@ -25,6 +25,7 @@ from composer_web.repositories.models import BuildLine, Environment, Repository
 from composer_web.review.models import Annotation, Draft
 from composer_web.rollouts.export_models import Export
 from composer_web.rollouts.models import Fork, Group, Quarantine, Rollout
+from composer_web.runs.deletion_models import FileDeletion
 from composer_web.runs.models import (
     ChartLayout,
     DefaultChartLayout,
@@ -84,7 +85,11 @@ def the_rest(owner: User, word: str) -> None:
     for table in ListName:
         SavedView.objects.create(owner=owner, table=table, name=f"{word} {table} view", shared=True)
     Export.objects.create(owner=owner, format="csv")
-    Dataset.objects.create(name=f"{word}-dataset", created_by=owner)
+    dataset = Dataset.objects.create(name=f"{word}-dataset", created_by=owner)
+    DatasetRollout.objects.create(dataset=dataset, rollout=rollout)
+    FileDeletion.objects.create(
+        run=rollout.group.run, kind="versions", state="done", items=1, requested_by=owner, finished_at=now
+    )
     counted = Statistics(tasks=1, lines=1, files=1, prompt_characters=1).model_dump()
     Release.objects.create(benchmark=f"{word}-bench", number=1, suite=suite, digest="0" * 64, statistics=counted)
     Environment.objects.create(name=f"{word}-environment")

@@ -129,6 +129,20 @@ class Versions:
         for key in list(self.blobs.keys(_key(version, ""))):
             self.blobs.delete(key)
 
+    def bytes(self) -> int:
+        """What all versions take."""
+        return sum(self.blobs.sizes("v").values())
+
+    def clear(self) -> Iterator[int]:
+        """Takes every version away, newest first, and yields each once it is gone; the pins go last. Only under `writing()`."""
+        for version in reversed(self.all()):
+            self.remove(version)
+            yield version
+        self.sweep()
+        for key in list(self.blobs.keys("pins/")):
+            self.blobs.delete(key)
+        self.clear_anchor_request()
+
     def sweep(self) -> None:
         """Frees what a killed publisher left behind. Only under `writing()`."""
         keys = [key for key in self.blobs.keys("v") if folder_version(key.partition("/")[0]) is not None]

@@ -101,7 +101,7 @@ def grade_group(group: Group) -> int:
         judge = None
     task = group.task_version.bundle
     done = 0
-    for rollout in selectors.of_group(group).filter(verdict__in=["passed", "failed"]).exclude(artifact_key=""):
+    for rollout in selectors.readable(selectors.of_group(group).filter(verdict__in=["passed", "failed"])):
         try:
             trajectory = selectors.trajectory(rollout)
         except ArtifactError as error:

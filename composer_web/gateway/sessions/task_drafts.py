@@ -13,6 +13,7 @@ from composer_web.core.errors import UserError
 from composer_web.gateway.models import Session, SessionDraft
 from composer_web.review import task_drafts
 from composer_web.review.models import Draft
+from composer_web.rollouts import selectors
 from composer_web.rollouts.models import Rollout
 
 
@@ -21,9 +22,7 @@ def create_draft(
     *, session: Session, task: str, slug: str, instruction: str, category: str = "debug", actor: User
 ) -> Draft:
     """Raises UserError, NotFound, ArtifactError."""
-    rollout = (
-        Rollout.objects.filter(group__task_version__task__slug=task).exclude(artifact_key="").order_by("-pk").first()
-    )
+    rollout = selectors.readable(Rollout.objects.filter(group__task_version__task__slug=task)).order_by("-pk").first()
     if rollout is None:
         raise UserError(
             "task", f"no rollout of a task {task[:100]!r} is recorded; name a task that was tried at least once"

@@ -133,7 +133,7 @@ def _move(row: Finding, to: Decision, *, actor: str, note: str, by: User | None 
 
 def audit_again(*, group: Group) -> int:
     """Audit a group's stored trajectories with the current rules. Idempotent. Raises ArtifactError."""
-    rows = list(Rollout.objects.filter(group=group).exclude(artifact_key="").order_by("sample"))
+    rows = list(selectors.readable(Rollout.objects.filter(group=group)).order_by("sample"))
     if not rows:
         return 0
     trajectories = [selectors.trajectory(row) for row in rows]

@@ -28,7 +28,7 @@ def open_whole(rollout: Rollout) -> Reading:
     """The whole recording, from the reading copy unless it is truncated. Raises UserError, ArtifactError."""
     if not rollout.artifact_key:
         raise UserError("rollout", f"rollout {rollout.pk} has no trajectory: it was lost to the machine")
-    read = trajectory_store.of(rollout)
+    read = trajectory_store.of(rollout)  # refuses one that was deleted
     if read.head.missing or read.head.trajectory is None:
         return trajectory_store.in_memory(selectors.trajectory(rollout))
     return read

@@ -40,6 +40,11 @@ class RolloutOut(Schema):
     seconds: dict[str, float]
     created_at: datetime
     finished_at: datetime | None
+    trajectory_deleted_at: datetime | None = Field(description="Since when only its row is left; null: it is kept")
+
+    @staticmethod
+    def resolve_trajectory_deleted_at(rollout: Any) -> datetime | None:
+        return rollout.deletion.created_at if rollout.deletion_id else None
 
     @staticmethod
     def resolve_policy_tokens(rollout: Any) -> int:

@@ -167,6 +167,8 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
             context |= _outcome(rollout, siblings, read.head, read.head.trajectory)
             if context["labels_hidden"] and blind.unsaid(rollout):
                 context |= {"quarantined": False, "weight": None}
+    except selectors.TrajectoryDeleted as error:
+        context["problem"] = str(error)
     except NotFound:
         context["problem"] = f"No trajectory was recorded: {rollout.cause}" if rollout.verdict else ""
     except ArtifactError as error:
@@ -345,6 +347,7 @@ def rollout_download(request: PageRequest, pk: int) -> HttpResponseBase:
     rollout = selectors.get_rollout(pk)
     if not rollout.artifact_key:
         raise NotFound("recorded trajectory of rollout", f"{pk} (it is {rollout.state})")
+    selectors.require_kept(rollout)
     try:
         pieces = artifacts().stream(rollout.artifact_key)
     except ArtifactError as error:

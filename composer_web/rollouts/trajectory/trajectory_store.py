@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import NotFound
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.selectors import require_kept
 from sandbox.harness.types import ToolCall, ToolResult
 from trainer.types import Frozen, Segment, Trajectory, Turn
 
@@ -101,13 +102,15 @@ class Reading:
 
 
 def of(rollout: Rollout) -> Reading:
-    """Open the recorded trajectory, or the current state of a running rollout. Raises NotFound, ArtifactError."""
+    """Open the recorded trajectory, or the current state of a running rollout. Raises NotFound (TrajectoryDeleted
+    for one that was deleted), ArtifactError."""
     key = rollout.artifact_key
     if not key:
         growing = live_prefix(rollout.group_id, rollout.sample)
         if rollout.verdict or not artifacts().exists(f"{growing}/head.json.zst"):
             raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
         return Reading(artifacts().get_model(f"{growing}/head.json.zst", Head), growing)
+    require_kept(rollout)
     prefix = prefix_of(key)
     if artifacts().exists(f"{prefix}/head.json.zst"):
         return Reading(artifacts().get_model(f"{prefix}/head.json.zst", Head), prefix)

@@ -48,6 +48,7 @@ def request_fork(*, rollout: Rollout, turn: int, count: int, reference: str = ""
         raise UserError("count", f"1 to {MAX} continuations, not {count}")
     if not rollout.artifact_key:
         raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
+    selectors.require_kept(rollout)
     head = trajectory_store.of(rollout).head
     after = head.facts[turn].segment if 0 <= turn < len(head.facts) else 0
     try:

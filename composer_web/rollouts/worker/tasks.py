@@ -105,7 +105,7 @@ def _judge(rollouts: Iterable[Rollout]) -> None:
     if judge_ is None:
         return
     for rollout in rollouts:
-        if rollout.artifact_key:
+        if rollout.artifact_key and rollout.deletion_id is None:
             try:
                 llm_judge.judge_rollout(rollout=rollout, judge=judge_)
             except (JudgeError, ArtifactError) as error:

@@ -19,7 +19,10 @@ from composer_web.evals.selectors import get_evaluation
 from composer_web.runs import labels, metrics, rewards, selectors, services
 from composer_web.runs.charts import axes
 from composer_web.runs.charts.axes import Axis
+from composer_web.runs.deletion_models import FileKind
 from composer_web.runs.detectors import insights
+from composer_web.runs.files import services as stored
+from composer_web.runs.http.file_schemas import FileDeletionOut, FilesOut
 from composer_web.runs.http.filters import RunFilter
 from composer_web.runs.http.schemas import (
     BucketOut,
@@ -232,6 +235,37 @@ def create_probe(request: HttpRequest, run_id: int) -> Any:
     """An evaluation under the run's conditions, whose results hold pass rate, stop reasons and tokens."""
     made = evals.probe(run=selectors.get_run(run_id), actor=caller(request))
     return Status(201, get_evaluation(made.pk))
+
+
+@router.get(
+    "/{run_id}/files",
+    response={200: FilesOut, 404: ErrorOut, 422: ErrorOut},
+    summary="What a run keeps on disk, and what a deletion would free",
+)
+def get_files(request: HttpRequest, run_id: int, final: bool = False, annotated: bool = False) -> Any:
+    """Deletes nothing. The options are those of the deletion: also the newest checkpoint, also annotated trajectories."""
+    run = selectors.get_run(run_id)
+    return FilesOut.of(stored.plans(run, final=final, annotated=annotated), stored.deletions(run))
+
+
+@router.delete(
+    "/{run_id}/files",
+    response={202: list[FileDeletionOut], 404: ErrorOut, 409: ErrorOut, 422: ErrorOut},
+    auth=needs("operate"),
+    summary="Delete checkpoints, weight versions or trajectories of a run that has ended",
+)
+def delete_files(
+    request: HttpRequest,
+    run_id: int,
+    kinds: list[FileKind] = Query(..., min_length=1),
+    final: bool = False,
+    annotated: bool = False,
+) -> Any:
+    """A worker deletes them; GET says how far it is. Rows, verdicts, metrics and labels stay. Trajectories that a dataset, a
+    fork, a draft or a review needs are kept, and without the options the newest checkpoint and annotated trajectories."""
+    run = selectors.get_run(run_id)
+    made = stored.delete(run=run, kinds=kinds, final=final, annotated=annotated, actor=caller(request))
+    return Status(202, made)
 
 
 # After the other paths below a run: its second part would match theirs.

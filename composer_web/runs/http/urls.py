@@ -1,6 +1,6 @@
 from django.urls import path
 
-from composer_web.runs.http import reward_views, tab_views, usage_views, views
+from composer_web.runs.http import file_views, reward_views, tab_views, usage_views, views
 from composer_web.runs.launch import form_views, launch_views
 from composer_web.runs.reports import views as report_views
 
@@ -35,6 +35,8 @@ urlpatterns = [
     path("runs/<int:pk>/logs/", tab_views.run_logs, name="logs"),
     path("runs/<int:pk>/system/", usage_views.run_system, name="system"),
     path("runs/<int:pk>/system/usage/", usage_views.run_usage, name="usage"),
+    path("runs/<int:pk>/files/", file_views.run_files, name="files"),
+    path("runs/<int:pk>/files/delete/", file_views.delete_files, name="files-delete"),
     path("runs/<int:pk>/config.yaml", form_views.run_file, {"form": "yaml"}, name="yaml"),
     path("runs/<int:pk>/config.toml", form_views.run_file, {"form": "toml"}, name="toml"),
     path("runs/<int:pk>/part/<slug:part>/", views.run_part, name="part"),

@@ -14,6 +14,7 @@ from typing import BinaryIO, Literal
 from django.utils import timezone
 
 from composer_web.core.errors import UserError
+from composer_web.rollouts import selectors
 from composer_web.rollouts.exports import records
 from composer_web.rollouts.models import Rollout
 from composer_web.tasks.overlap import store
@@ -116,7 +117,7 @@ def export_rollout(rollout: Rollout, format: RolloutFormat) -> tuple[object, lis
 def export_log(evaluation: int) -> tuple[BinaryIO, list[str]]:
     """Inspect's log of an evaluation's rollouts, as an open file; rollouts without a trajectory are left out. Raises
     UserError for none, or for more than MAX_LOGGED."""
-    rollouts = Rollout.objects.filter(group__evaluation_id=evaluation).exclude(artifact_key="").order_by("pk")
+    rollouts = selectors.readable(Rollout.objects.filter(group__evaluation_id=evaluation)).order_by("pk")
     count = rollouts.count()
     if not count:
         raise UserError("evaluation", f"evaluation {evaluation} has no rollout with a trajectory yet")

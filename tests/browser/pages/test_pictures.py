@@ -36,7 +36,7 @@ NO_PAGE = (
     "/tokens/", "/export/", "export.csv", "/measured/", "/download", "/file/", "config.", "/check/", "preview/", "reconcile/",
     "metrics", "v1/", "figures/", "help/", "/panel/", "runs/recent/", "runs/switch/", "policies/imports/",
     "/annotations/", "snippets/", "failures/", "search/", "hardware/", "/usage/", "/next-failure/", "runs/names/",
-    "reports/add/", "bulk/choices/",
+    "reports/add/", "bulk/choices/", "/files/",
 )  # fmt: skip
 """In the routes of parts of a page, of files, and of what programs read."""
 ELSEWHERE = {

@@ -52,6 +52,22 @@ def test_publish_follow_join_pin_and_collect(where: str, state: Make) -> None:
     assert list(store.versions.blobs.keys("v")) and not list(store.versions.blobs.keys("pins/"))
 
 
+def test_a_cleared_store_is_empty_and_takes_versions_again(where: str, state: Make) -> None:
+    store = WeightStore(where, dtype="float32", anchor_every=3)
+    assert store.versions.bytes() == 0
+    for version in range(3):
+        store.publish(version, state(version))
+    blobs, pinned = store.versions.blobs, 1
+    store.pin("eval", pinned)
+    blobs.write("v000009/weights.safetensors", b"half")  # a publisher was killed
+    assert store.versions.bytes() == sum(len(blobs.read(key)) for key in blobs.keys("v"))
+    with store.versions.writing():
+        assert list(store.versions.clear()) == [2, 1, 0]
+    assert store.versions.all() == [] and store.versions.bytes() == 0 and store.versions.pinned() == set()
+    again = WeightStore(where, dtype="float32")  # another process
+    assert again.publish(5, state(5)).kind == "anchor" and again.versions.all() == [5]
+
+
 def test_replaced_history_and_what_a_killed_publisher_left(where: str, state: Make) -> None:
     store = WeightStore(where, dtype="float32")
     for version in range(3):

@@ -62,6 +62,16 @@ def test_a_blob_comes_back(store: ArtifactStore) -> None:
     assert store.children("a") == ["2.json.zst"]
 
 
+def test_blobs_are_sized_and_removed_as_far_as_they_exist(store: ArtifactStore) -> None:
+    assert store.sizes("groups/1") == {}
+    sizes = {f"groups/1/{name}.zst": store.put(f"groups/1/{name}.zst", name.encode()) for name in ("a", "b/c")}
+    store.put("groups/10/a.zst", b"of another group")
+    assert store.sizes("groups/1") == sizes
+    store.remove([*sizes, "groups/1/never.zst"])
+    store.remove(sizes)
+    assert store.sizes("groups/1") == {} and store.exists("groups/10/a.zst")
+
+
 def test_nothing_but_the_blob_is_left_in_the_folder(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "new")
     store.put("a/1/x", b"x")

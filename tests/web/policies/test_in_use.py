@@ -14,7 +14,7 @@ from composer_web.policies.promotion import services as promotion
 from composer_web.policies.selectors import resolve
 from composer_web.policies.services import describe_architecture, import_base, record_checkpoint
 from composer_web.runs.models import Run, RunState
-from composer_web.system.used_checkpoints import uses
+from composer_web.runs.files.used_checkpoints import uses
 from composer_web.tasks.models import Suite
 from trainer.checkpoint import in_use
 from trainer.weights import differences
@@ -40,6 +40,12 @@ def coded(older: Path, newer: Path) -> bytes:
     assert differences.code(file, newer / "policy" / "model.safetensors") is not None
     file.unlink()
     return bytes(data)
+
+
+@pytest.fixture(autouse=True)
+def no_checkpoints() -> None:
+    """Those of other tests hold marks."""
+    shutil.rmtree(env().data / "checkpoints", ignore_errors=True)
 
 
 @pytest.fixture

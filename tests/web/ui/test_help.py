@@ -28,7 +28,7 @@ STATES = {
     "repositories.Environment.state": "environment", "datasets.Dataset.state": "dataset",
 }  # fmt: skip
 """Field with states → the kind of its meanings."""
-ELSEWHERE = {"rollouts.Export.state", "alerts.Delivery.state", "alerts.Rule.severity"}
+ELSEWHERE = {"rollouts.Export.state", "alerts.Delivery.state", "alerts.Rule.severity", "runs.FileDeletion.state"}
 """Fields whose pages say in words what each state means."""
 NAMES = ("state", "verdict", "severity", "review", "split", "purpose")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -17,6 +17,10 @@ class Blobs(Protocol):
 
     def keys(self, prefix: str = "") -> Iterable[str]:
         """Keys with the given prefix, unordered. Raises StoreUnavailable."""
+        ...
+
+    def sizes(self, prefix: str = "") -> Mapping[str, int]:
+        """Bytes of the objects whose keys have the prefix. Raises StoreUnavailable."""
         ...
 
     def read(self, key: str) -> bytes:

@@ -36,13 +36,19 @@ class BucketBlobs:
         return f"s3://{self.bucket}/{self.prefix}"
 
     def keys(self, prefix: str = "") -> Iterator[str]:
+        return (key for key, _ in self._listed(prefix))
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        return dict(self._listed(prefix))
+
+    def _listed(self, prefix: str) -> Iterator[tuple[str, int]]:
         with named(self.where + prefix, "listed"):
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix):
                 for found in page.get("Contents", []):
                     key = found["Key"][len(self.prefix) :]
                     if not key.startswith("."):
-                        yield key
+                        yield key, int(found["Size"])
 
     def read(self, key: str) -> bytes:
         data = io.BytesIO()

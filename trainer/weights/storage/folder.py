@@ -32,6 +32,13 @@ class FolderBlobs:
                     if not name.startswith(".") and key.startswith(prefix):
                         yield key
 
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        found = {}
+        for key in self.keys(prefix):
+            with _named(self.root / key, "listed"), suppress(FileNotFoundError):  # deleted at this moment
+                found[key] = (self.root / key).stat().st_size
+        return found
+
     def read(self, key: str) -> bytes:
         path = self.root / key
         with _named(path, "read"):

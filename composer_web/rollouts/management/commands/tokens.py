@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import UserError
 from composer_web.rollouts.models import Rollout
-from composer_web.rollouts.selectors import trajectory
+from composer_web.rollouts.selectors import readable, trajectory
 from composer_web.runs.selectors import get_run
 
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _write(self, run: int, most: int, out: TextIO) -> None:
-        found = Rollout.objects.filter(group__run_id=run).exclude(artifact_key="").order_by("-pk")[:most]
+        found = readable(Rollout.objects.filter(group__run_id=run)).order_by("-pk")[:most]
         if not found:
             raise CommandError(f"run {run} has no finished rollout yet")
         for rollout in found:

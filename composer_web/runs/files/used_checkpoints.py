@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from django.db.models import Q, QuerySet
+
 from composer_web.evals.models import Evaluation, EvaluationState
 from composer_web.policies.in_use import Use
 from composer_web.policies.models import ORDER_OPEN, MeasurementOrder, Policy, Promotion
@@ -12,9 +14,22 @@ from composer_web.rollouts.models import GROUP_OPEN, Fork
 from composer_web.runs.models import RUN_LIVE, Run
 
 
+def uses_of(policy: Policy) -> Iterator[Use]:
+    """Uses of versions of this policy."""
+    channels = Promotion.objects.filter(Q(policy=policy) | Q(canary_policy=policy))
+    forks = Fork.objects.filter(reference__startswith=f"{policy.name}@")
+    for use in _uses(channels, forks):
+        if use.policy_id == policy.pk:
+            yield use
+
+
 def uses() -> Iterator[Use]:
     """Every use. A draft uses nothing yet: it is checked again when it is started."""
-    for channel in Promotion.objects.order_by().values_list("channel", flat=True).distinct():
+    yield from _uses(Promotion.objects.all(), Fork.objects.exclude(reference=""))
+
+
+def _uses(promotions: QuerySet[Promotion], forks: QuerySet[Fork]) -> Iterator[Use]:
+    for channel in promotions.order_by().values_list("channel", flat=True).distinct():
         now, before = current(channel), previous(channel)
         assert now is not None, "the channel is that of a row"
         yield Use(now.policy_id, now.version, holder(channel))
@@ -31,8 +46,8 @@ def uses() -> Iterator[Use]:
     orders = MeasurementOrder.objects.filter(state__in=ORDER_OPEN).order_by()
     for policy, version, pk in orders.values_list("policy_id", "version", "pk"):
         yield Use(policy, version, f"measurement-{pk}")
-    forks = Fork.objects.filter(group__state__in=GROUP_OPEN).exclude(reference="").order_by()
-    for reference, pk in forks.values_list("reference", "pk"):
+    forked = forks.filter(group__state__in=GROUP_OPEN).order_by()
+    for reference, pk in forked.values_list("reference", "pk"):
         name, _, number = reference.rpartition("@")
         for owner in Policy.objects.filter(name=name).values_list("pk", flat=True):
             yield Use(owner, int(number), f"fork-{pk}")
