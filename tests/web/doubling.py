@@ -89,7 +89,7 @@ def fill(model: type[models.Model], count: int, *, project: int) -> None:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(
             f"INSERT INTO {table} ({quoted}) SELECT {values} FROM (SELECT * FROM {table} ORDER BY id LIMIT 1) AS one, "
-            f"generate_series({100_000 * project}, {100_000 * project + count - 1}) AS n"
+            f"generate_series((SELECT count(*) FROM {table}), (SELECT count(*) FROM {table}) + {count - 1}) AS n"
         )
         cursor.execute("SET LOCAL session_replication_role = origin")
         cursor.execute(f"ANALYZE {table}")
