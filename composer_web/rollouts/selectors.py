@@ -28,9 +28,14 @@ def rollouts() -> QuerySet[Rollout]:
 
 def rollout_rows() -> QuerySet[Rollout]:
     """Rollouts for the table: only its columns from the rows that `rollouts` joins."""
-    shown = ("state", "verdict", "stop_reason", "reward", "turns", "tool_errors", "output_tokens", "oldest_version")
+    numbers = ("turns", "tool_calls", "tool_errors", "input_tokens", "cached_tokens", "output_tokens", "oldest_version")
     return Rollout.objects.select_related("group__run", "group__fork", "group__task_version__task").only(
-        *shown,
+        "state",
+        "verdict",
+        "stop_reason",
+        "reward",
+        *numbers,
+        "created_at",
         "finished_at",
         "group__evaluation_id",
         "group__run__name",

@@ -40,7 +40,7 @@ class Panel {
     this.last = element.querySelector(".chart__last");
     this.series = JSON.parse(element.dataset.series);
     this.runs = JSON.parse(element.dataset.runs);
-    this.groups = groupsOf(this.runs);
+    this.groups = groupsOf(this.runs, this.series.map(({ key }) => key));
     this.drawnRuns = this.groups ?? this.runs; // what has a line of each series
     this.unit = element.dataset.unit ?? "";
     this.rightUnit = element.dataset.rightUnit ?? "";

@@ -25,6 +25,7 @@ from composer_web.runs.selectors import get_run
 from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, act, page, refuse, show
+from composer_web.ui.tables import chosen_columns
 from composer_web.ui.templatetags import ui
 from sandbox.grading.audit import RULES
 
@@ -36,7 +37,7 @@ DECISIONS = {"confirmed": "Confirmed.", "dismissed": "Dismissed.", "open": "Open
 @page()
 def finding_list(request: PageRequest) -> HttpResponse:
     found = strict(FindingFilter, request.GET, queryset=selectors.finding_rows())
-    table = FindingTable(found.qs)
+    table = FindingTable(found.qs, chosen=chosen_columns(request))
     facets = [] if request.headers.get("HX-Request") else selectors.finding_facets(found.qs)
     if facets:
         table.known_count = sum(facet["total"] for facet in facets)
@@ -44,7 +45,7 @@ def finding_list(request: PageRequest) -> HttpResponse:
     if request.headers.get("HX-Request"):
         return show(request, "partials/rows.html", {"table": table})
     context: dict[str, Any] = {"table": table, "filter": found, "live": "findings", **_counted(facets)}
-    context["saved"] = saved_views.offered(request, request.user, "findings")
+    context |= {"saved": saved_views.offered(request, request.user, "findings"), "columns": table.offered()}
     context |= {
         "has_judge": bool(env().judge_url and env().judge_model),
         "of_run": _run(found.form.cleaned_data["run"]),

@@ -10,7 +10,7 @@ from django.utils.http import urlencode
 from composer_web.rollouts.finding_rules import RULE_TITLES
 from composer_web.rollouts.models import Finding, Rollout
 from composer_web.rollouts.search.fulltext import first_words
-from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table, TickColumn
+from composer_web.ui.tables import STRONG, AgoColumn, ChosenTable, NumberColumn, StateColumn, TickColumn
 from composer_web.ui.templatetags import ui
 
 
@@ -21,7 +21,10 @@ def _address(record: Rollout, table: RolloutTable) -> str:
     return f"{address}?{urlencode({'q': words})}" if words else address
 
 
-class RolloutTable(Table):
+class RolloutTable(ChosenTable):
+    always = ("select", "id", "match")
+    unusual = frozenset({"tool_calls", "input_tokens", "cached_tokens", "created_at"})
+
     select = TickColumn("rollout")
     id = tables.Column(verbose_name="Rollout", linkify=_address, attrs=STRONG)
     task = tables.Column(accessor="group__task_version__task__slug", verbose_name="Task")
@@ -31,9 +34,13 @@ class RolloutTable(Table):
     reward = NumberColumn()
     stop_reason = tables.Column(verbose_name="Stop reason", default="–")
     turns = NumberColumn()
+    tool_calls = NumberColumn(verbose_name="Tool calls")
     tool_errors = NumberColumn(verbose_name="Tool errors")
+    input_tokens = NumberColumn(verbose_name="Input tokens")
+    cached_tokens = NumberColumn(verbose_name="Cached tokens")
     output_tokens = NumberColumn(verbose_name="Output tokens")
     oldest_version = NumberColumn(verbose_name="Version")
+    created_at = AgoColumn(verbose_name="Dispatched")
     finished_at = AgoColumn(verbose_name="Ended")
 
     empty_template = "rollouts/empty.html"
@@ -50,9 +57,13 @@ class RolloutTable(Table):
             "reward",
             "stop_reason",
             "turns",
+            "tool_calls",
             "tool_errors",
+            "input_tokens",
+            "cached_tokens",
             "output_tokens",
             "oldest_version",
+            "created_at",
             "finished_at",
         )
         order_by = ("-id",)
@@ -85,7 +96,9 @@ class RolloutTable(Table):
         return ui.words(value)
 
 
-class FindingTable(Table):
+class FindingTable(ChosenTable):
+    always = ("id",)
+
     id = tables.Column(verbose_name="Finding", linkify=("rollouts:finding", {"pk": tables.A("pk")}), attrs=STRONG)
     severity = StateColumn()
     rule = tables.Column()

@@ -39,7 +39,7 @@ from composer_web.ui import saved_views
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, page, show
 from composer_web.ui.streaming import streamed
-from composer_web.ui.tables import MAX_COUNTED
+from composer_web.ui.tables import MAX_COUNTED, chosen_columns
 from composer_web.ui.templatetags import ui
 from trainer.rollouts.fork import NO_TOKENS
 from trainer.types import Trajectory
@@ -67,9 +67,11 @@ def _list(request: PageRequest, rows: QuerySet[Rollout], **context: Any) -> Http
     found = strict(RolloutFilter, request.GET, queryset=rows)
     words = fulltext.first_words(request.GET.get("text", ""))
     may_review = request.user.may("reviewer")
-    hidden = (*(BESIDE_MATCH if words else ("match",)), *(() if may_review else ("select",)))
+    chosen = chosen_columns(request)
+    beside = () if chosen else BESIDE_MATCH
+    hidden = (*(beside if words else ("match",)), *(() if may_review else ("select",)))
     ended, note = _ended(request, found)
-    table = RolloutTable(ended, exclude=hidden)
+    table = RolloutTable(ended, chosen=chosen, exclude=hidden)
     table.note = note
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "rollouts/list.html"
@@ -80,6 +82,7 @@ def _list(request: PageRequest, rows: QuerySet[Rollout], **context: Any) -> Http
         "filter": found,
         "live": live,
         "saved": saved_views.offered(request, request.user, "rollouts"),
+        "columns": table.offered(),
         "may_review": may_review,
         "previews": True,
     }

@@ -97,7 +97,7 @@ def outcomes(runs: Sequence[Run]) -> list[Row]:
             continue
         metric = definition(key)
         unit = "" if metric.unit in ("", "share", "s", "bytes") else f", {metric.unit}"
-        samples = [_samples(run, key) if key in run.latest else None for run in runs]
+        samples = [best_of(run, key) if key in run.latest else None for run in runs]
         for k in sorted({k for k in samples if k is not None}):
             values = [
                 ui.quantity(run.latest.get(key), metric.unit) if mine == k else "–"
@@ -107,7 +107,7 @@ def outcomes(runs: Sequence[Run]) -> list[Row]:
     return rows
 
 
-def _samples(run: Run, key: str) -> int:
+def best_of(run: Run, key: str) -> int:
     """K of a best-of-K metric, whose values compare only for the same K. 0 for other metrics."""
     stage = run.configuration.stage
     if not key.endswith("best_of_k") or not isinstance(stage, RLConfig):

@@ -10,9 +10,13 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from composer_web.runs import metrics
-from composer_web.runs.charts import layouts, panels
+from composer_web.runs.charts import comparing, layouts, panels
 from composer_web.runs.live import feed
 from composer_web.runs.models import Run
+
+
+BEST_OF_K = ("reward/best_of_k", "eval/best_of_k")
+"""Metrics that are averaged over runs of one K only."""
 
 
 def further(runs: Sequence[Run]) -> list[panels.Panel]:
@@ -43,6 +47,7 @@ def places(runs: Sequence[Run], groups: Sequence[str] = ()) -> dict[str, Any]:
             # The list that a press on a step of a chart opens; only rollouts of an RL run are trained in steps.
             "rollouts": reverse("rollouts:of-run", args=[run.pk]) if run.kind == "rl" else "",
             "group": group,
+            "best_of": {key: k for key in BEST_OF_K if (k := comparing.best_of(run, key))},
         }
         for run, group in zip(runs, groups or [""] * len(runs), strict=True)
     ]

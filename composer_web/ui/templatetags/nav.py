@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from django import template
@@ -75,11 +76,21 @@ HELP: dict[str, str] = {
     "/": "start/quickstart/",
     "/runs": "concepts/step/",
     "/runs/new": "reference/configuration/",
+    "/runs/templates": "how-to/configure-a-run/",
+    "/runs/sweeps": "how-to/configure-a-run/",
+    "/runs/compare": "guides/reports/",
     "/runs/studies": "how-to/midtrain-study/",
+    "/runs/*/charts": "guides/reports/",
+    "/runs/*/rollouts": "concepts/rollout/",
+    "/runs/*/evals": "guides/benchmark/",
+    "/runs/*/config": "reference/configuration/",
+    "/runs/*/logs": "how-to/debugging/",
+    "/runs/*/system": "guides/operations/",
     "/reports": "guides/reports/",
     "/datasets": "design/learning/",
     "/policies": "concepts/weight-sync/",
     "/rollouts": "concepts/rollout/",
+    "/rollouts/exports": "guides/formats/",
     "/groups": "concepts/group/",
     "/findings": "sandbox/grading/",
     "/review": "guides/review/",
@@ -105,7 +116,8 @@ HELP: dict[str, str] = {
     "/tokens": "guides/api/",
     "/api": "guides/api/",
 }
-"""Begin of an address → page of the documentation that explains it; the longest match holds."""
+"""Begin of an address → page of the documentation that explains it; the longest match holds. A star is any number."""
+NUMBER = re.compile(r"(?<=/)\d+(?=/)")
 
 
 @dataclass(frozen=True)
@@ -151,6 +163,6 @@ def nav_sections(context: template.Context) -> list[Section]:
 @register.simple_tag(takes_context=True)
 def help_page(context: template.Context) -> str:
     """Address of the documentation of this screen."""
-    path: str = context["request"].path
+    path = NUMBER.sub("*", context["request"].path)
     fitting = [prefix for prefix in HELP if under(path, prefix)]
     return reverse("help:page", args=[HELP[max(fitting, key=len)]]) if fitting else reverse("help:index")

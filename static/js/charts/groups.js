@@ -1,11 +1,24 @@
 // Groups of runs as one line each: the mean, within the band of the smallest and the largest value.
 
-/** [{id, name, members}] of the runs' groups, in their order; null when they are drawn one by one. */
-export function groupsOf(runs) {
+/**
+ * [{id, name, members}] of the runs' groups, in their order; null when they are drawn one by one. In a panel with a best of K
+ * a group has runs of one K: those of another K follow as groups of their own, so that all others keep their colours.
+ */
+export function groupsOf(runs, keys) {
   if (!runs.some(({ group }) => group)) return null;
   const found = new Map();
-  runs.forEach(({ group }, index) => found.set(group, [...(found.get(group) ?? []), index]));
-  return [...found].map(([name, members]) => ({ id: `group:${name}`, name: `${name} (${members.length})`, members }));
+  const kOf = (run) => keys.map((key) => run.best_of?.[key]).filter(Boolean).join(" and ");
+  runs.forEach((run, index) => {
+    if (!found.has(run.group)) found.set(run.group, new Map());
+    const parts = found.get(run.group);
+    parts.set(kOf(run), [...(parts.get(kOf(run)) ?? []), index]);
+  });
+  const made = [...found].map(([name, parts]) =>
+    [...parts].map(([k, members]) => ({ name: parts.size > 1 ? `${name}, K = ${k || "none"}` : name, members })),
+  );
+  return [...made.map(([first]) => first), ...made.flatMap(([, ...others]) => others)].map(({ name, members }) => ({
+    id: `group:${name}`, name: `${name} (${members.length})`, members,
+  }));
 }
 
 /** The value of a run at a place between its first and its last, straight between two rows; null outside. */

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection, transaction
 from playwright.sync_api import Page
 
 from composer_web.runs import metrics
-from composer_web.runs.models import Metric
+from composer_web.runs.models import Metric, Run
 from tests.browser.conftest import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
@@ -58,3 +59,25 @@ def test_a_group_of_runs_is_its_mean_in_the_band_of_its_runs(operator: Page, pro
     page.wait_for_url("**group=")
     page.wait_for_function(f"() => ({NAMES})().some((name) => !name.startsWith('all runs'))")
     assert {name.partition(",")[0] for name in page.evaluate(NAMES)} == {run.name for run in runs}
+
+
+PLOTTED = """() => [...document.querySelectorAll("[data-chart]")].flatMap((chart) =>
+  (chart.querySelector(".js-plotly-plot")?.data ?? []).filter(({ name, y }) => y?.length && name?.includes("best of K"))
+    .map(({ name, y }) => [name, y[y.length - 1]]))"""
+
+
+def test_a_best_of_k_of_a_group_is_of_one_k(operator: Page, product: Product) -> None:
+    """Runs with two and with eight attempts a task: their mean would be a figure of neither."""
+    page, runs = operator, (product.world.run, product.world.other)
+    Metric.objects.filter(run__in=runs, key__name="reward/best_of_k").delete()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # a run's configuration does not change
+        for run, size in zip(runs, (2, 8), strict=True):
+            stage = {**runs[0].config["stage"], "group_size": size}
+            Run.objects.filter(pk=run.pk).update(config={**run.config, "stage": stage})
+    for run, value in zip(runs, (0.2, 0.8), strict=True):
+        metrics.record_many(run=run, rows=[(step, "reward/best_of_k", value) for step in (1, 20, 40)])
+    page.goto(f"{product.url}/runs/compare/?{'&'.join(f'run={run.pk}' for run in runs)}&group=all")
+    page.wait_for_function(f"() => ({PLOTTED})().length >= 2")
+    drawn = dict(page.evaluate(PLOTTED))
+    assert drawn == {"all runs, K = 2 (1), best of K": 0.2, "all runs, K = 8 (1), best of K": 0.8}

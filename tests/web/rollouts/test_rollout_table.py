@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 import pytest
@@ -132,3 +133,28 @@ def test_runs_and_tasks_are_shown_beside_their_lists_too(world: seed.World) -> N
     assert world.run.name in operator.get(f"/runs/{world.run.pk}/preview/").content.decode()
     html = operator.get(f"/tasks/{task.slug}/preview/").content.decode()
     assert task.slug in html and "Instruction" in html and "<html" not in html
+
+
+def columns(html: str) -> list[str]:
+    """Headings of the list's table, in their order."""
+    head = html.partition("<thead")[2].partition("</thead>")[0]
+    return [text for text in re.findall(r">([^<>]+)<", head) if text.strip()]
+
+
+@pytest.mark.parametrize("path", ["/rollouts/", "/runs/{run}/rollouts/"])
+def test_columns_of_rollouts_are_chosen_and_ordered(world: seed.World, path: str) -> None:
+    viewer, path = client(world, "viewer"), path.format(run=world.run.pk)
+    usual = columns(viewer.get(path).content.decode())
+    assert "Verdict" in usual and "Tool calls" not in usual
+    html = viewer.get(f"{path}?cols=tool_calls,reward,nonsense").content.decode()
+    assert [name.strip() for name in columns(html)] == ["Rollout", "Tool calls", "Reward"]
+    assert 'value="tool_calls" checked' in html and 'value="verdict"' in html
+    assert 'value="verdict" checked' not in html
+    searched = viewer.get(f"{path}?cols=tool_errors&text=scale").content.decode()
+    assert [name.strip() for name in columns(searched)] == ["Rollout", "Match", "Tool errors"], "chosen: not in the way"
+
+
+def test_columns_of_findings_are_chosen_and_ordered(world: seed.World) -> None:
+    html = client(world, "viewer").get("/findings/?cols=state,rule").content.decode()
+    assert [name.strip() for name in columns(html)] == ["Finding", "State", "Rule"]
+    assert 'value="severity"' in html and 'value="severity" checked' not in html

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles import finders
-from django.test import Client
+from django.template import Context
+from django.test import Client, RequestFactory
 
 from composer_web.accounts.models import User
 from composer_web.runs import services
 from composer_web.runs.models import Run, RunState
 from composer_web.ui.templatetags import states
-from composer_web.ui.templatetags.nav import current_entry
+from composer_web.ui.templatetags.nav import current_entry, help_page
 from scripts import icons
 
 ROOT = Path(icons.__file__).resolve().parents[1]
@@ -40,6 +41,23 @@ def test_the_longest_prefix_is_current(path: str, label: str) -> None:
 def test_pages_outside_of_the_sidebar_mark_nothing() -> None:
     assert current_entry("/tokens/") is None
     assert current_entry("/runsome/") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "page"),
+    [
+        ("/runs/3/", "concepts/step/"),
+        ("/runs/3/charts/", "guides/reports/"),
+        ("/runs/3/rollouts/", "concepts/rollout/"),
+        ("/runs/3/evals/", "guides/benchmark/"),
+        ("/runs/3/config/", "reference/configuration/"),
+        ("/runs/3/logs/", "how-to/debugging/"),
+        ("/runs/3/system/", "guides/operations/"),
+        ("/nowhere/", ""),
+    ],
+)
+def test_each_tab_of_a_run_has_its_own_help(path: str, page: str) -> None:
+    assert help_page(Context({"request": RequestFactory().get(path)})) == f"/help/{page}"
 
 
 def test_the_sprite_is_what_its_script_makes() -> None:
