@@ -153,7 +153,7 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
         preload=preload,
     )
     blank = _rewritten(verifier, sources, levels, "blank")
-    residual = residual_of(blank, delivered)
+    residual = residual_of(blank, delivered, verifier.test_files)
     if residual:
         again = [
             {name: [_split(sites[hit.site], hit)[1] for hit in each] for name, each in h.items()} for h in recorded

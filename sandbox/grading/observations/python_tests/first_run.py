@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sandbox.grading.adapters.base import Hit, TestRun
-from sandbox.grading.observations.python_tests.isolation import Isolated, Place, again, isolate, place_of
+from sandbox.grading.observations.python_tests.isolation import Isolated, Place, again, isolate, place_of, places_in
+from sandbox.grading.observations.python_tests.literals import purge
 from sandbox.grading.observations.python_tests.python import Rewritten
 from sandbox.grading.observations.reports.base import Expected, Site
 from sandbox.grading.observations.reports.comparing import alike, noted_values
@@ -30,11 +32,29 @@ class FirstRun:
     run: TestRun
 
 
-def residual_of(blank: Mapping[str, Rewritten], delivered: Mapping[str, Rewritten]) -> int:
-    """Assertions and tests that keep an expectation inside. With 0 there is nothing to isolate."""
+def residual_of(
+    blank: Mapping[str, Rewritten], delivered: Mapping[str, Rewritten], files: Mapping[str, str]
+) -> int:
+    """Assertions and tests that keep an expectation inside, and files with literals that are no input of the product. With 0
+    there is nothing to isolate."""
     noted = sum(len(made.notes) for made in delivered.values())
     shown = sum(len(made.shows) for made in blank.values())
-    return noted + shown + sum(_unnoted(blank[path].text, made) for path, made in delivered.items())
+    read = {**_python(files), **{path: made.text for path, made in blank.items()}}
+    unexplained = sum(text != read[path] for path, text in purge(read).items())
+    return noted + shown + unexplained + sum(_unnoted(blank[path].text, made) for path, made in delivered.items())
+
+
+def _python(files: Mapping[str, str]) -> dict[str, str]:
+    return {path: text for path, text in files.items() if path.endswith(".py")}
+
+
+def _purged(form: Isolated, files: Mapping[str, str]) -> Isolated:
+    """The form without tests and statements that hold a literal which goes into no call of the product."""
+    read = {path: text for path, text in {**_python(files), **form.files}.items() if path not in form.hidden}
+    left = purge({path: text for path, text in read.items() if path.endswith(".py")})
+    changed = {path: text for path, text in left.items() if text != read[path]}
+    tests = {place for path, text in left.items() for place in places_in(path, text)}
+    return dataclasses.replace(form, files={**form.files, **changed}, tests=form.tests & tests)
 
 
 def _unnoted(blank: str, made: Rewritten) -> int:
@@ -53,7 +73,7 @@ async def find_first_run(
     bare, full = ({path: made.text for path, made in form.items()} for form in (blank, delivered))
     twice = {place_of(name) for name in ids if any(hit.site in noted for hit in real.observed.get(name, ()))}
     for attempt in range(TRIES):
-        form = isolate(bare, full, files, shows=shows, providers=providers, twice=twice)
+        form = _purged(isolate(bare, full, files, shows=shows, providers=providers, twice=twice), files)
         ran = await run(form.files, form.hidden)
         left = [
             name for name in ids if place_of(name) in form.tests and (expected.get(name) or place_of(name) in twice)

@@ -89,6 +89,11 @@ def isolate(
     return Isolated({**modules, **made}, hidden, frozenset(kept), frozenset(deciding))
 
 
+def places_in(path: str, text: str) -> Iterator[Place]:
+    """Tests of a file."""
+    yield from ((path, where) for where, _, _ in _tests(ast.parse(text)))
+
+
 def _tests(
     tree: ast.Module | ast.ClassDef, inside: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Function, ast.ClassDef | None]]:
