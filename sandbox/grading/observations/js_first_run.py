@@ -7,7 +7,7 @@ only others need.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from sandbox.grading.adapters.base import TestRun
@@ -18,7 +18,7 @@ from sandbox.grading.observations.brace_tests.braces import Edit, applied
 from sandbox.grading.observations.brace_tests.deciding import ASSERTS, SCRIPTS, TestFile
 from sandbox.grading.observations.brace_tests.helper_files import pruned
 from sandbox.grading.observations.brace_tests.statements import TESTS, Names
-from sandbox.grading.observations.plan import MAX_DATA, Plan, RunTrial, Trial, judged, observed_verifier
+from sandbox.grading.observations.plan import Plan, RunTrial, Trial, judged, observed_verifier, spare
 from sandbox.grading.observations.reports.judge import judge_test
 from sandbox.tasks.spec import SuiteVerifier
 
@@ -100,16 +100,8 @@ class _Suite:
         if changed and not await self._holds({**files, **bare}, ()):
             bare, changed = {}, {}
         kept = {**files, **bare}
-        unshown = await self._one_by_one(others, lambda without: self._holds(kept, without))
+        unshown = await spare(others, lambda without: self._holds(kept, without))
         return {"files": {**self.plan.files, **changed}, "unshown": unshown}
-
-    @staticmethod
-    async def _one_by_one(paths: Sequence[str], holds: Holds) -> tuple[str, ...]:
-        found: list[str] = []
-        for path in paths[:MAX_DATA] if len(paths) > 1 else ():
-            if await holds([*found, path]):
-                found.append(path)
-        return tuple(found)
 
     async def used(self, files: Mapping[str, TestFile]) -> dict[str, str]:
         """Files of a suite that shows nothing by itself, without what none of its tests makes use of."""
@@ -170,7 +162,7 @@ class _Suite:
         others = [path for path in self._others() if path not in self.plan.unshown]
         if not others:
             return self.plan.unshown
-        found = tuple(others) if await holds(others) else await self._one_by_one(others, holds)
+        found = tuple(others) if await holds(others) else await spare(others, holds)
         return (*self.plan.unshown, *found)
 
 

@@ -10,23 +10,28 @@ import ast
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from sandbox.grading.adapters.base import Case, Hit, TestRun, files_of
 from sandbox.grading.observations.python_tests.first_run import find_first_run, residual_of
+from sandbox.grading.observations.python_tests.isolation import Place, place_of
 from sandbox.grading.observations.python_tests.lifting import DEEP, RESIDUAL
 from sandbox.grading.observations.python_tests.python import STRIDE, Form, Rewritten, rewrite
 from sandbox.grading.observations.reports.base import Expected, Frozen, Site
 from sandbox.grading.observations.reports.comparing import alike, in_order, names_of, noted_values
 from sandbox.grading.observations.reports.judge import judge_hit, judge_test
+from sandbox.grading.observations.reports.values import Unreadable, decode
 from sandbox.tasks.spec import SuiteVerifier
 
 ROUNDS = 4
 """Runs of the oracle's work in which assertions may be found that cannot be observed."""
-MAX_DATA = 6
-"""Data files that are tried one by one, where the tests need some of them."""
+MAX_SPARED = 24
+"""Runs of the oracle's work in which data files are looked for that the tests do not need."""
+MIN_TOLD = 3
+"""Letters of a withheld text that a data file would tell."""
 
 
 class Plan(Frozen):
@@ -154,14 +159,38 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
     )
     blank = _rewritten(verifier, sources, levels, "blank")
     residual = residual_of(blank, delivered, verifier.test_files)
+    again = [{name: [_split(sites[hit.site], hit)[1] for hit in each] for name, each in h.items()} for h in recorded]
+    whole = plan
     if residual:
-        again = [
-            {name: [_split(sites[hit.site], hit)[1] for hit in each] for name, each in h.items()} for h in recorded
-        ]
         plan = await _with_first_run(
-            verifier, plan.model_copy(update={"residual": residual}), blank, delivered, again, run
+            verifier, whole.model_copy(update={"residual": residual}), blank, delivered, again, run
         )
-    return await _with_unshown(verifier, plan, run)
+    plan = await _with_unshown(verifier, plan, run)
+    told = {place_of(name) for name in _told(verifier, plan)}
+    if not told:
+        return plan
+    blank = {path: _showing(path, made, told) for path, made in blank.items()}
+    whole = whole.model_copy(update={"residual": residual + len(told)})
+    plan = await _with_unshown(verifier, await _with_first_run(verifier, whole, blank, delivered, again, run), run)
+    left = set(_told(verifier, plan))
+    alone = tuple(name for name in plan.alone if name not in left)
+    beside = tuple(name for name in plan.ids.values() if name in plan.beside or name in left)
+    return plan.model_copy(update={"alone": alone, "beside": beside})
+
+
+def _showing(path: str, made: Rewritten, told: Collection[Place]) -> Rewritten:
+    return dataclasses.replace(made, shows=made.shows | {names for where, names in told if where == path})
+
+
+def _told(verifier: SuiteVerifier, plan: Plan) -> tuple[str, ...]:
+    """Delivered tests whose expectation stands in a data file that they are run with; of a plan with a first run those that
+    are judged in it."""
+    gone = plan.hidden if plan.blank else plan.unshown
+    files = {
+        path: text for path, text in verifier.test_files.items()
+        if path not in plan.files and path not in gone and not path.endswith(".py")
+    }  # fmt: skip
+    return telling(plan, files, plan.alone if plan.blank else tuple(plan.ids.values())) if files else ()
 
 
 async def _with_first_run(
@@ -204,22 +233,56 @@ async def _with_unshown(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> P
         ran = judged(plan, {name: name for name in names}, ran)
         return ran.finished and all(ran.status(name) == "passed" for name in names)
 
-    unshown = await _spare(data, lambda without: holds(plan.files, without, plan.ids.values()))
+    unshown = await spare(data, lambda without: holds(plan.files, without, plan.ids.values()))
     if not plan.alone:
         return plan.model_copy(update={"unshown": unshown})
-    hidden = await _spare(data, lambda without: holds(plan.blank, [*plan.hidden, *without], plan.alone))
+    hidden = await spare(data, lambda without: holds(plan.blank, [*plan.hidden, *without], plan.alone))
     return plan.model_copy(update={"unshown": unshown, "hidden": (*plan.hidden, *hidden)})
 
 
-async def _spare(data: Sequence[str], holds: Callable[[Sequence[str]], Awaitable[bool]]) -> tuple[str, ...]:
-    """Those of some files without which the tests hold."""
-    if await holds(data):
-        return tuple(data)
+async def spare(data: Sequence[str], holds: Callable[[Sequence[str]], Awaitable[bool]]) -> tuple[str, ...]:
+    """Those of some files without which the tests hold, by halves."""
     found: list[str] = []
-    for path in data[:MAX_DATA] if len(data) > 1 else ():
-        if await holds([*found, path]):
-            found.append(path)
+    waiting, runs = [list(data)], 0
+    while waiting and runs < MAX_SPARED:
+        part = waiting.pop()
+        runs += 1
+        if await holds([*found, *part]):
+            found += part
+        elif len(part) > 1:
+            waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
     return tuple(found)
+
+
+def telling(plan: Plan, files: Mapping[str, str], names: Collection[str]) -> tuple[str, ...]:
+    """Delivered tests of `names` that expect what stands in one of these data files."""
+    said = "\n".join(files.values())
+    return tuple(
+        name for name in names if any(text in said for one in plan.expected.get(name, ()) for text in _texts_of(one))
+    )
+
+
+def _texts_of(expected: Expected) -> Iterator[str]:
+    """Texts and numbers in withheld values that are long enough to mean something where they are found."""
+    waiting = [content for value in expected.values.values() for content in _contents(value)]
+    while waiting:
+        part = waiting.pop()
+        match part:
+            case str() if len(part) >= MIN_TOLD:
+                yield part
+            case int() | float() if not isinstance(part, bool) and len(str(part)) >= MIN_TOLD:
+                yield str(part)
+            case dict():
+                waiting += [*part.keys(), *part.values()]
+            case list() | tuple() | set() | frozenset():
+                waiting += part
+
+
+def _contents(value: Any) -> Iterator[Any]:
+    try:
+        yield decode(value).content
+    except Unreadable:
+        return
 
 
 def observed_verifier(verifier: SuiteVerifier, plan: Plan) -> SuiteVerifier:

@@ -14,7 +14,7 @@ from sandbox.grading.observations.brace_tests.items import Itemised
 from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
 from sandbox.grading.observations.hiding import deciding_tests, only_tests
 from sandbox.grading.observations.js_first_run import with_first_run
-from sandbox.grading.observations.plan import MAX_DATA, Plan, RunTrial, Trial, observed_verifier
+from sandbox.grading.observations.plan import Plan, RunTrial, Trial, observed_verifier, spare
 from sandbox.grading.observations.reports.base import Expected, Site
 from sandbox.grading.observations.reports.judge import judge_hit, judge_test
 from sandbox.grading.observations.trimming import trimmed, without_block, without_remarks_of
@@ -144,13 +144,7 @@ async def _unneeded(
             judge_test(sites, plan.expected.get(name, ()), ran.observed.get(name, ())) for name in asked
         )
 
-    if await holds(data):
-        return tuple(data)
-    found: list[str] = []
-    for path in data[:MAX_DATA] if len(data) > 1 else ():
-        if await holds([*found, path]):
-            found.append(path)
-    return tuple(found)
+    return await spare(data, holds)
 
 
 def site_ids(rewriter: Rewriter, sites: Iterable[Site]) -> dict[int, str]:

@@ -32,9 +32,7 @@ class FirstRun:
     run: TestRun
 
 
-def residual_of(
-    blank: Mapping[str, Rewritten], delivered: Mapping[str, Rewritten], files: Mapping[str, str]
-) -> int:
+def residual_of(blank: Mapping[str, Rewritten], delivered: Mapping[str, Rewritten], files: Mapping[str, str]) -> int:
     """Assertions and tests that keep an expectation inside, and files with literals that are no input of the product. With 0
     there is nothing to isolate."""
     noted = sum(len(made.notes) for made in delivered.values())

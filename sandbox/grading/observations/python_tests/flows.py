@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from decimal import Decimal
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from re import Match, Pattern
 
 from sandbox.grading.observations.python_tests.demands import SEEKS, TAKES_OUT
-from sandbox.grading.observations.python_tests.program import Import, Key, Program, is_called_by_pytest, is_fixture, parameters, rows_of
+from sandbox.grading.observations.python_tests.program import (
+    Import,
+    Key,
+    Program,
+    is_called_by_pytest,
+    is_fixture,
+    parameters,
+    rows_of,
+)
 from sandbox.grading.observations.python_tests.purity import Function, called
 from sandbox.grading.observations.python_tests.trees import walk
 
@@ -25,6 +33,8 @@ Selector = tuple[str, int | str]
 Path_ = tuple[Selector, ...]
 State = tuple[Key, Path_]
 ANY = "*"
+RETURNED = "()"
+"""Stands for what a function returns."""
 PRODUCT: State = ((0, "product"), ())
 """Reached by what a call of the product gets."""
 MAX_DEPTH = 6
@@ -32,7 +42,24 @@ MAX_STEPS = 4000
 COMPARING = ("assert", "check", "verify", "expect", "compare", "ensure", "equal", "is_equal", "same", "match", "should")
 PLAIN = frozenset(
     name
-    for kind in (str, bytes, list, dict, set, tuple, int, float, date, datetime, timedelta, Decimal, Path, StringIO, Match, Pattern)
+    for kind in (
+        str,
+        bytes,
+        list,
+        dict,
+        set,
+        tuple,
+        int,
+        float,
+        date,
+        datetime,
+        timedelta,
+        Decimal,
+        Path,
+        StringIO,
+        Match,
+        Pattern,
+    )
     for name in dir(kind)
 )
 """Methods of plain values: what they get is no input of an object of the product."""
@@ -41,8 +68,12 @@ GROWS = frozenset(
      "appendleft", "put", "joinpath", "mkdir", "touch", "writerow", "writerows", "writeheader", "seek", "set", "union"}
 )  # fmt: skip
 """Methods that put what they get into their object."""
-ENVIRONMENT = frozenset({"setattr", "setitem", "setenv", "delenv", "delattr", "delitem", "chdir", "syspath_prepend", "patch", "object"})
-KEEPS = frozenset({"list", "tuple", "sorted", "reversed", "set", "frozenset", "iter", "deepcopy", "copy", "cast", "cycle", "deque"})
+ENVIRONMENT = frozenset(
+    {"setattr", "setitem", "setenv", "delenv", "delattr", "delitem", "chdir", "syspath_prepend", "patch", "object"}
+)
+KEEPS = frozenset(
+    {"list", "tuple", "sorted", "reversed", "set", "frozenset", "iter", "deepcopy", "copy", "cast", "cycle", "deque"}
+)
 """Functions whose result has the items of what they get."""
 GROUPS = frozenset({"zip", "product", "zip_longest"})
 
@@ -53,6 +84,7 @@ class Flows:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._reached: dict[State, bool] = {}
+        self._functions: dict[int, Function | ast.Lambda] = {}
 
     def reaches(self, node: ast.expr) -> bool:
         """Whether the value of an expression goes into a call of the product."""
@@ -75,6 +107,9 @@ class Flows:
 
     def _onward(self, state: State) -> Iterator[State]:
         key, path = state
+        if key[1] == RETURNED:
+            yield from self._from_function(self._functions[key[0]], path)
+            return
         for load in self.program.loads[key]:
             yield from self.climb(load, path)
         function = self.program.functions.get(key)
@@ -155,7 +190,7 @@ class Flows:
                 kind, place = path[0] if path else ("item", ANY)
                 starred = any(isinstance(one, ast.Starred) for one in targets)
                 for index, one in enumerate(targets):
-                    if kind == "item" and (place == ANY or starred or place == index):
+                    if kind == "item" and (starred or place in (ANY, index)):
                         yield from self._bind(one.value if isinstance(one, ast.Starred) else one, path[1:])
             case ast.Attribute(value=value, attr=attr):
                 class_ = self.program.class_of(value)
@@ -171,13 +206,22 @@ class Flows:
         """Into the object that an expression names: what it is made of holds it, too."""
         if self.is_product(value):
             yield PRODUCT
-        for part in walk(value):
-            if isinstance(part, ast.Name) and (key := self.program.resolve(part)) is not None:
-                yield key, path if part is value else ()
-                for source in self.program.sources[key] if part is not value or not path else ():
-                    yield from self._into_holder(source, ())
-            elif isinstance(part, ast.Attribute) and (key := self.program.member(part)) is not None:
-                yield key, path if part is value else ()
+        waiting: list[tuple[ast.expr, Path_]] = [(value, path)]
+        seen = set[Key]()
+        while waiting:
+            holder, place = waiting.pop()
+            for part in walk(holder):
+                key = None
+                if isinstance(part, ast.Name):
+                    key = self.program.resolve(part)
+                elif isinstance(part, ast.Attribute):
+                    key = self.program.member(part)
+                if key is None or key in seen:
+                    continue
+                seen.add(key)
+                yield key, place if part is holder else ()
+                if part is not holder or not place:
+                    waiting += [(source, ()) for source in self.program.sources[key]]
 
     def _into_subscript(self, node: ast.expr, above: ast.Subscript, path: Path_, value: ast.expr) -> Iterator[State]:
         if node is not value:
@@ -192,7 +236,9 @@ class Flows:
             return
         kind, place = path[0]
         wanted = above.slice.value if isinstance(above.slice, ast.Constant) else ANY
-        if kind in ("item", "value") and (ANY in (place, wanted) or place == wanted or isinstance(wanted, int) and wanted < 0):
+        if kind in ("item", "value") and (
+            ANY in (place, wanted) or place == wanted or (isinstance(wanted, int) and wanted < 0)
+        ):
             yield from self.climb(above, path[1:])
 
     def _of_attribute(self, above: ast.Attribute, path: Path_) -> Iterator[State]:
@@ -218,8 +264,16 @@ class Flows:
                 yield from self.climb(above, tuple(rest))
 
     def _returned(self, above: ast.AST, path: Path_) -> Iterator[State]:
-        """To those who call the function, or are given it to call."""
-        function = above if isinstance(above, ast.Lambda) else self.program.within(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+        function = above if isinstance(above, ast.Lambda) else self.program.within(above, kinds)
+        if isinstance(function, Function) and isinstance(above, ast.Yield) and not is_fixture(function):
+            path = (("item", ANY), *path)
+        if isinstance(function, Function | ast.Lambda):
+            self._functions[id(function)] = function
+            yield (id(function), RETURNED), path
+
+    def _from_function(self, function: Function | ast.Lambda, path: Path_) -> Iterator[State]:
+        """To those who call a function of the tests, or are given it to call."""
         if isinstance(function, ast.Lambda):
             parent = self.program.parents.get(id(function))
             if isinstance(parent, ast.Call) and parent.func is function:
@@ -229,10 +283,6 @@ class Flows:
                 for key in self._names_of(function):
                     yield from self._calls(key, path)
             return
-        if not isinstance(function, Function):
-            return
-        if isinstance(above, ast.Yield) and not is_fixture(function):
-            path = (("item", ANY), *path)
         holder = self.program.scope(function)
         key = (id(holder), function.name)
         if is_fixture(function):
@@ -265,7 +315,10 @@ class Flows:
     def _default(self, node: ast.expr, above: ast.arguments, path: Path_) -> Iterator[State]:
         owner = self.program.parents[id(above)]
         given = [*above.posonlyargs, *above.args]
-        pairs = [*zip(given[len(given) - len(above.defaults) :], above.defaults, strict=True), *zip(above.kwonlyargs, above.kw_defaults, strict=True)]
+        pairs = [
+            *zip(given[len(given) - len(above.defaults) :], above.defaults, strict=True),
+            *zip(above.kwonlyargs, above.kw_defaults, strict=True),
+        ]
         for argument, value in pairs:
             if value is node:
                 yield (id(owner), argument.arg), path
@@ -318,7 +371,11 @@ class Flows:
         if not isinstance(call.func, ast.Name) or (key := self.program.resolve(call.func)) is None:
             return None
         for source in self.program.sources[key]:
-            if isinstance(source, ast.Call) and called(source) in ("namedtuple", "NamedTuple") and len(source.args) == 2:
+            if (
+                isinstance(source, ast.Call)
+                and called(source) in ("namedtuple", "NamedTuple")
+                and len(source.args) == 2
+            ):
                 given = source.args[1]
                 if isinstance(given, ast.Constant) and isinstance(given.value, str):
                     return given.value.replace(",", " ").split()
@@ -336,7 +393,10 @@ class Flows:
         if isinstance(function, ast.ClassDef):
             holders = [one for one in function.body if isinstance(one, Function) and one.name.startswith("test")]
         for holder in holders:
-            for names, table in [*rows_of(holder), *(((names, t) for names, t in _own_rows(call)) if holder is not function else ())]:
+            for names, table in [
+                *rows_of(holder),
+                *(((names, t) for names, t in _own_rows(call)) if holder is not function else ()),
+            ]:
                 if table is not node:
                     continue
                 for index, name in enumerate(names):
@@ -391,20 +451,25 @@ class Flows:
         if name in SEEKS | TAKES_OUT:
             return False
         given = [*call.args, *(one.value for one in call.keywords)]
-        if name not in ("isinstance", "issubclass", "type", "id", "hash", "print", "repr", "str") and any(map(self._is_code, given)):
+        if name not in ("isinstance", "issubclass", "type", "id", "hash", "print", "repr", "str") and any(
+            map(self._is_code, given)
+        ):
             return True
         return any(isinstance(part, ast.Attribute) and part.attr == "executable" for one in given for part in walk(one))
 
     def _is_patching(self, call: ast.Call) -> bool:
-        """Whether `monkeypatch` or `mock.patch` changes what the product finds. What is set for the tests themselves to read is none."""
+        """Whether `monkeypatch` or `mock.patch` changes what the product finds. What the tests themselves read is none of it."""
         root = call.func
         while isinstance(root, ast.Attribute):
             root = root.value
-        if not isinstance(root, ast.Name) or not (root.id in ("monkeypatch", "mocker") or root.id in ("mock", "unittest")):
+        if not isinstance(root, ast.Name) or not (
+            root.id in ("monkeypatch", "mocker") or root.id in ("mock", "unittest")
+        ):
             return False
         module = self.program.module(call)
         return not any(
-            isinstance(part, ast.Attribute) and part.attr in ("environ", "getenv", "environb") or isinstance(part, ast.Name) and part.id in ("environ", "getenv")
+            (isinstance(part, ast.Attribute) and part.attr in ("environ", "getenv", "environb"))
+            or (isinstance(part, ast.Name) and part.id in ("environ", "getenv"))
             for part in walk(module)
         ) or called(call) not in ("setenv", "setitem")
 
@@ -418,7 +483,7 @@ class Flows:
         return found is not None and found.is_product and not found.name.isupper()
 
     def is_product(self, node: ast.expr, depth: int = 0) -> bool:
-        """Whether an expression is a module, class or function of the product, or an object that the test makes of such a class."""
+        """Whether an expression is a module, class or function of the product, or an object made of such a class."""
         if depth > MAX_DEPTH:
             return False
         match node:
@@ -471,7 +536,11 @@ class Flows:
             key = self.program.resolve(part)
             if found is not None and (found.is_product or found.helper):
                 return False
-            if key is None and found is None and part.id in ("open", "input", "globals", "locals", "eval", "exec", "vars"):
+            if (
+                key is None
+                and found is None
+                and part.id in ("open", "input", "globals", "locals", "eval", "exec", "vars")
+            ):
                 return False
             if key is not None and key not in seen:
                 seen.add(key)
@@ -503,9 +572,16 @@ class Flows:
             return False
         loads = self.program.loads[id(self.program.scope(owner)), owner.name]
         calls = [self.program.parents.get(id(load)) for load in loads]
-        if not calls or not all(isinstance(call, ast.Call) and call.func is load for call, load in zip(calls, loads, strict=True)):
+        if not calls or not all(
+            isinstance(call, ast.Call) and call.func is load for call, load in zip(calls, loads, strict=True)
+        ):
             return False
-        return all(self.is_own(one, depth, seen) for call in calls if isinstance(call, ast.Call) for one in (*call.args, *call.keywords))
+        return all(
+            self.is_own(one, depth, seen)
+            for call in calls
+            if isinstance(call, ast.Call)
+            for one in (*call.args, *call.keywords)
+        )
 
 
 def results(function: Function) -> list[ast.expr]:
@@ -517,7 +593,8 @@ def decides(node: ast.AST) -> bool:
     """Whether code that the product may be given looks at what it gets."""
     kinds = (ast.Compare, ast.If, ast.IfExp, ast.While, ast.Match, ast.BoolOp, ast.Assert, ast.Try, ast.Subscript)
     return any(
-        isinstance(part, kinds) or (isinstance(part, ast.Call) and called(part) in SEEKS | TAKES_OUT) for part in walk(node)
+        isinstance(part, kinds) or (isinstance(part, ast.Call) and called(part) in SEEKS | TAKES_OUT)
+        for part in walk(node)
     )
 
 
@@ -534,7 +611,9 @@ def _has_init(class_: ast.ClassDef) -> bool:
 
 def _field(class_: ast.ClassDef, index: int) -> str:
     """The field of a dataclass that an argument is for."""
-    names = [one.target.id for one in class_.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    names = [
+        one.target.id for one in class_.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+    ]
     return names[index] if index < len(names) else "?"
 
 

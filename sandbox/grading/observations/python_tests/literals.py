@@ -14,22 +14,37 @@ from collections.abc import Iterator, Mapping
 from sandbox.grading.observations.python_tests.flows import Flows
 from sandbox.grading.observations.python_tests.program import Program
 from sandbox.grading.observations.python_tests.purity import Function, called
-from sandbox.grading.observations.python_tests.trees import walk
 
 TRIVIAL = (None, True, False, Ellipsis, "", b"", 0, 1, -1, 0.0, 1.0)
 WORDS = frozenset(
     {"utf-8", "utf8", "utf-16", "utf-32", "ascii", "latin-1", "latin1", "cp1252", "rb", "wb", "ab", "rt", "wt", "r+", "w+", "rb+",
-     "wb+", "strict", "ignore", "replace", "__main__", "function", "module", "session", "class", "package", "sys.stdin", "sys.stdout",
-     "sys.stderr", "sys.argv"}
+     "wb+", "strict", "ignore", "replace", "__main__", "function", "module", "session", "class", "package", "sys.stdin",
+     "sys.stdout", "sys.stderr", "sys.argv"}
 )  # fmt: skip
 """Names of encodings, modes and the like."""
 SETTINGS = frozenset(
-    {"encoding", "errors", "mode", "newline", "timeout", "scope", "autouse", "exist_ok", "parents", "check", "capture_output", "text",
-     "indent", "delete", "flush", "buffering", "capsys", "delay", "indirect", "strict", "max_examples", "deadline"}
+    {"encoding", "errors", "mode", "newline", "timeout", "scope", "autouse", "exist_ok", "parents", "check", "capture_output",
+     "text", "indent", "delete", "flush", "buffering", "capsys", "delay", "indirect", "strict", "max_examples", "deadline"}
 )  # fmt: skip
 """Arguments by keyword that set up the test."""
-MARKS = frozenset({"usefixtures", "asyncio", "timeout", "anyio", "flaky", "django_db", "skipif", "skip", "xfail", "filterwarnings", "fixture"})
-SET_UP = frozenset({"importorskip", "sleep", "getLogger", "insert", "set_level", "at_level", "seed", "simplefilter", "filterwarnings"})
+MARKS = frozenset(
+    {
+        "usefixtures",
+        "asyncio",
+        "timeout",
+        "anyio",
+        "flaky",
+        "django_db",
+        "skipif",
+        "skip",
+        "xfail",
+        "filterwarnings",
+        "fixture",
+    }
+)
+SET_UP = frozenset(
+    {"importorskip", "sleep", "getLogger", "insert", "set_level", "at_level", "seed", "simplefilter", "filterwarnings"}
+)
 """Functions of the tests' own set-up."""
 STATEMENTS = (ast.stmt,)
 
@@ -73,7 +88,10 @@ def _is_trivial(value: object) -> bool:
 
 
 def _is_explained(node: ast.expr, program: Program, flows: Flows) -> bool:
-    return flows.reaches(node) or _is_inside_input(node, program, flows)
+    try:
+        return flows.reaches(node) or _is_inside_input(node, program, flows)
+    except RecursionError:  # an expression of a thousand levels is not looked into
+        return False
 
 
 def _is_inside_input(node: ast.expr, program: Program, flows: Flows) -> bool:
@@ -130,7 +148,10 @@ def purge(files: Mapping[str, str]) -> dict[str, str]:
         program = Program(trees)
         flows = Flows(program)
         found = [
-            (path, node) for path, tree in trees.items() for node in _literals(tree) if not _is_explained(node, program, flows)
+            (path, node)
+            for path, tree in trees.items()
+            for node in _literals(tree)
+            if not _is_explained(node, program, flows)
         ]
         if not found:
             break
@@ -138,7 +159,8 @@ def purge(files: Mapping[str, str]) -> dict[str, str]:
             _take_out(node, program)
             changed.add(path)
     return {
-        path: ast.unparse(ast.fix_missing_locations(tree)) + "\n" if path in changed else files[path] for path, tree in trees.items()
+        path: ast.unparse(ast.fix_missing_locations(tree)) + "\n" if path in changed else files[path]
+        for path, tree in trees.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""The Python files of a suite as one program: parents of nodes, names with what they are bound to, and what calls which function."""
+"""The Python files of a suite as one program: parents of nodes, names with what they are bound to, who calls what."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,7 +37,7 @@ from sandbox.grading.observations.python_tests.origins import Origin, Origins
 from sandbox.grading.observations.python_tests.parameters import tables
 from sandbox.grading.observations.python_tests.purity import Function, Local, Module, Names, called, names_in
 from sandbox.grading.observations.python_tests.scopes import Scope
-from sandbox.grading.observations.python_tests.trees import cloned
+from sandbox.grading.observations.python_tests.trees import cloned, walk
 from sandbox.grading.observations.reports.base import Site
 from sandbox.grading.observations.reports.operations import is_tame
 
@@ -259,6 +259,8 @@ class _Writer(ast.NodeTransformer):
             self.shows.add(tuple(self._where))
         if any(contrasts_within(self.origins, node, self._scope) for node in observed):
             self.shows.add(tuple(self._where))
+        if len(observed) > 1 and any(isinstance(leaf, ast.Name) for leaf in _asked_for_parts(condition, lifted)):
+            self.shows.add(tuple(self._where))  # `f(case) == case["want"]`
         truth = isinstance(condition, ast.Name | ast.UnaryOp) and len(observed) == 1
         if truth and decides_inside(self.origins, observed[0], self._scope):
             self.shows.add(tuple(self._where))
@@ -411,6 +413,19 @@ class _Noting(ast.NodeTransformer):
 def _later(node: ast.expr) -> ast.expr:
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     return ast.Lambda(empty, cloned(node))
+
+
+def _asked_for_parts(condition: ast.expr, lifted: Lifted) -> Iterator[ast.expr]:
+    """Reported expressions of which the host takes a named part."""
+    for part in walk(condition):
+        named = isinstance(part, ast.Attribute) or (
+            isinstance(part, ast.Subscript)
+            and isinstance(part.slice, ast.Constant)
+            and isinstance(part.slice.value, str)
+        )
+        holder = getattr(part, "value", None) if named else None
+        if isinstance(holder, ast.Name) and holder.id[1:].isdigit() and int(holder.id[1:]) < len(lifted.originals):
+            yield lifted.originals[int(holder.id[1:])]
 
 
 def _conjuncts(test: ast.expr) -> list[ast.expr]:
