@@ -42,6 +42,7 @@ TONES: dict[str, str] = {
     **dict.fromkeys(("running", "pausing", "building", "dispatched", "loading"), "busy"),
 }
 WORDS = {
+    "consumed": "trained",
     "dead": "offline",
     "infra_error": "infra error",
     "midtrain": "mid-training",
