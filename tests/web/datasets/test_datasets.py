@@ -1,4 +1,4 @@
-"""Datasets of conversations: of files and good rollouts, decontaminated against what is measured, named by the runs that learn of them."""
+"""Datasets of conversations: of files and good rollouts, decontaminated, and named by the runs that learn from them."""
 
 from __future__ import annotations
 
