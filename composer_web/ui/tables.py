@@ -13,10 +13,12 @@ from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django_tables2.columns.base import BoundColumn
 from django_tables2.rows import BoundRows as TableRows
 
 from composer_web.ui import table_rendering
 from composer_web.ui.templatetags import ui
+from composer_web.ui.texts import glossary
 
 NUMBER = {"td": {"class": "num"}}
 STRONG = {"td": {"class": "strong"}}
@@ -87,6 +89,9 @@ class Table(tables.Table):
     """A line above the rows."""
     known_count: int | None = None
     """Number of rows, if another query has already counted them."""
+    help: ClassVar[Mapping[str, str]] = {}
+    """Name of a column → what its values mean, where its head alone leaves that open and the glossary has nothing or something
+    else; empty: no help."""
 
     def body(self) -> SafeString:
         """Rows of this page as HTML."""
@@ -156,8 +161,24 @@ class TickColumn(tables.Column):
         )
 
 
+def column_help(column: BoundColumn) -> tuple[str, str]:
+    """(kinds of the states of the column, text of its help). One of them, or neither, is given."""
+    own = getattr(column.column, "kinds", "")
+    if own:
+        return own, ""
+    text = getattr(column.column, "help", None)
+    if text is None:
+        text = getattr(column._table, "help", {}).get(column.name)
+    return "", glossary.meaning(str(column.header)) if text is None else text
+
+
 class StateColumn(tables.Column):
-    """A code with choices: `value` would be its label, the badge wants the code."""
+    """A code with choices: `value` would be its label, the badge wants the code. `kinds`: those of its meanings
+    (`texts/state_meanings.py`), which the head of the column lists; cells stay plain badges."""
+
+    def __init__(self, kinds: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kinds = kinds
 
     def render(self, record: Any, bound_column: Any) -> str:
         return ui.badge(bound_column.accessor.resolve(record))
