@@ -13,12 +13,10 @@ from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
-from django_tables2.columns.base import BoundColumn
 from django_tables2.rows import BoundRows as TableRows
 
 from composer_web.ui import table_rendering
 from composer_web.ui.templatetags import ui
-from composer_web.ui.texts import glossary
 
 NUMBER = {"td": {"class": "num"}}
 STRONG = {"td": {"class": "strong"}}
@@ -159,17 +157,6 @@ class TickColumn(tables.Column):
             record,
             format_html(' data-allows="{}"', " ".join(self.allows(record))) if self.allows else "",
         )
-
-
-def column_help(column: BoundColumn) -> tuple[str, str]:
-    """(kinds of the states of the column, text of its help). One of them, or neither, is given."""
-    own = getattr(column.column, "kinds", "")
-    if own:
-        return own, ""
-    text = getattr(column.column, "help", None)
-    if text is None:
-        text = getattr(column._table, "help", {}).get(column.name)
-    return "", glossary.meaning(str(column.header)) if text is None else text
 
 
 class StateColumn(tables.Column):

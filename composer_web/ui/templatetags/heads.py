@@ -7,11 +7,22 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django_tables2.columns.base import BoundColumn
 
-from composer_web.ui.tables import column_help
 from composer_web.ui.templatetags.states import listed
 from composer_web.ui.templatetags.ui import help_button
+from composer_web.ui.texts import glossary
 
 register = template.Library()
+
+
+def column_help(column: BoundColumn) -> tuple[str, str]:
+    """(kinds of the states of the column, text of its help). One of them, or neither, is given."""
+    own = getattr(column.column, "kinds", "")
+    if own:
+        return own, ""
+    text = getattr(column.column, "help", None)
+    if text is None:
+        text = getattr(column._table, "help", {}).get(column.name)
+    return "", glossary.meaning(str(column.header)) if text is None else text
 
 
 @register.simple_tag(takes_context=True)

@@ -13,8 +13,9 @@ from django.urls import get_resolver
 from django_tables2.columns.base import BoundColumn
 
 from composer_web.runs.http.tables import COLUMN_METRICS, RunTable
-from composer_web.ui.tables import StateColumn, Table, TickColumn, column_help
+from composer_web.ui.tables import StateColumn, Table, TickColumn
 from composer_web.ui.templatetags import states
+from composer_web.ui.templatetags.heads import column_help
 from composer_web.ui.texts.state_meanings import LABELS, MEANINGS
 from trainer.learning.metrics import METRICS
 
