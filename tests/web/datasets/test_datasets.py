@@ -333,10 +333,12 @@ def test_a_corpus_is_kept_clear_of_the_suites_here_and_runs_are_told_of_others(
     assert (facts["documents"], facts["dropped"]) == (1, {"contaminated": 1})
     assert [guard["suite"] for guard in facts["guards"]] == ["held-out"]
     clear = RunConfig(name="mid", stage=toy_midtrain(corpus="all"))
-    assert not [warning for warning in runs.check_config(clear) if "clear" in warning]
+    assert not [warning for warning in runs.check_config(clear) if "decontaminated" in warning]
     make_suite("later", 1)
     call_command("corpus", "open", source=[source], against=["later"], stdout=out)
-    (warning,) = (w for w in runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="open"))) if "clear" in w)
+    (warning,) = (
+        w for w in runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="open"))) if "decontaminated" in w
+    )
     assert "corpus 'open' was not decontaminated against held-out" in warning
     with pytest.raises(UserError, match=r"no prepared corpus 'none'; there are: all, open") as refused:
         runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="none")))
