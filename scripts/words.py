@@ -76,8 +76,62 @@ RETIRED: dict[str, str] = {
     "tokens",
     r"\"(?:Made|Made by|Made since|Took|Side)\"": "Created, Created by, Created since, Duration, Split",
 }
+PHRASES: dict[str, str] = {
+    r"What will run": "Run summary",
+    r"Made by run": "Created by run",
+    r"fields? to mend|mend the marked": "error to fix; fix highlighted fields",
+    r"Everything as in": "No changes",
+    r"A rank holds": "Trainer memory per GPU",
+    r"No money": "Cost unavailable",
+    r"Harder later": "Curriculum strength",
+    r"Drop solved": "Exclude never solved, Exclude always solved",
+    r"Ends without finishing": "Truncated rollouts",
+    r"Groups without signal": "Zero-advantage groups",
+    r"[Bb]roken calls?": "Malformed tool call",
+    r"lost to infrastructure": "infra errors",
+    r"nats? a token": "nats/token",
+    r"Where the time goes": "Time breakdown",
+    r"Not accounted for": "Other",
+    r"Of it apply": "Apply",
+    r"As dispatched": "Dispatch order",
+    r"[Aa] row a prompt": "Rows: prompts; cells: rollouts",
+    r"(?:Their|Whose) ways part": "Diverges at",
+    r"Tick two": "Select two",
+    r"Go on after turn": "Fork from turn",
+    r"Policy text": "Model output",
+    r"Whole range": "Reset zoom",
+    r"(?<!shortcuts )Keys \(\?\)": "Keyboard shortcuts (?)",
+    r"May be wrong": "Known false positives",
+    r"Reviewers of each": "Reviewers per rollout",
+    r"the newest \S+ (?:join|are added)|recorded rollouts? joins?": "Newest N added",
+    r"[Tt]his is needed": "Required, with the remedy",
+    r"Make the queue": "Create queue",
+    r"Set their tasks aside": "Exclude tasks",
+    r"Waits? for you": "Awaiting you",
+    r"Open a suite": "New suite",
+    r"Review into it": "Add via review",
+    r"(?:label|verbose_name)=\"Controls\"": "Validation",
+    r"Tags, sides": "Tags, splits",
+    r"Tasks of each generator": "Tasks per generator",
+    r"[Aa]lso tasks that two reviewers": "Include unreviewed",
+    r"nobody beats it": "Pareto-optimal",
+    r"Beside other suites": "Benchmark comparison",
+    r"leaves zero out|task is clear|clear when": "Significant, not significant",
+    r"By chance": "p-value",
+    r"(?:the other way|comparison) round": "Swap",
+    r"Before, during, after": "Baseline, During training, Final",
+    r"cache a token": "KV cache per token",
+    r"still, in all|engine in all": "total",
+    r"[Kk]ept clear of": "Decontaminated against",
+    r"went silent": "Offline",
+    r"Quiet minutes": "Cooldown",
+    r">(?:Keep|Show) these(?=<)": "Save, Apply",
+}
+"""Home-made wordings that pages showed, as regular expressions → the field's. Only what a page shows is searched."""
+SHOWN = ("templates/", "composer_web/", "static/js/", "trainer/config/", "trainer/learning/metrics.py")
 EXEMPT = (
     "scripts/words.py",
+    "tests/scripts/test_words.py",
     "trainer/config/renamed.py",
     "tests/trainer/config/test_renamed.py",
     "tests/bench/auditor_blind",
@@ -86,19 +140,35 @@ EXEMPT = (
 PATHS = ("*.py", "*.html", "*.js", "*.md", "*.toml", "*.yml", "Makefile")
 
 
-def problems() -> list[str]:
-    """Every place that uses a retired term, with the term to use."""
-    found = []
-    patterns = [(re.compile(rf"(?<![\w])(?:{pattern})(?!\w)"), instead) for pattern, instead in RETIRED.items()]
+def _compiled(table: dict[str, str]) -> list[tuple[re.Pattern[str], re.Pattern[str], str]]:
+    """The pattern, for a fast look over a whole file; the same as whole words; what to use instead."""
+    return [(re.compile(one), re.compile(rf"(?<!\w)(?:{one})(?!\w)"), instead) for one, instead in table.items()]
+
+
+TERMS, WORDINGS = _compiled(RETIRED), _compiled(PHRASES)
+
+
+def in_text(name: str, text: str) -> list[str]:
+    """Every retired term, and on a page every retired wording, of a file's text."""
+    patterns = [*TERMS, *WORDINGS] if name.startswith(SHOWN) else TERMS
+    left = [(pattern, instead) for fast, pattern, instead in patterns if fast.search(text)]
+    return [
+        f"{name}:{number}: {match[0]!r} is retired; use {instead}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for pattern, instead in left
+        if (match := pattern.search(line))
+    ]
+
+
+def problems(under: tuple[str, ...] = ("",)) -> list[str]:
+    """Every place that uses a retired term, with the term to use. `under`: where the names of searched files begin."""
+    found: list[str] = []
     listed = subprocess.run(
         ["git", "ls-files", *PATHS], cwd=lock.REPOSITORY, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     for name in listed:
         path = lock.REPOSITORY / name
-        if name.startswith(EXEMPT) or "/migrations/" in name or not path.is_file():
+        if not name.startswith(under) or name.startswith(EXEMPT) or "/migrations/" in name or not path.is_file():
             continue
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            for pattern, instead in patterns:
-                if match := pattern.search(line):
-                    found.append(f"{name}:{number}: {match[0]!r} is retired; use {instead}")
+        found += in_text(name, path.read_text(encoding="utf-8"))
     return found

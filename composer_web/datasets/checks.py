@@ -58,6 +58,6 @@ def _unguarded(what: str, known: Iterable[Guard]) -> list[str]:
         return []
     names = ", ".join(open_[:8]) + (f" and {len(open_) - 8} more" if len(open_) > 8 else "")
     return [
-        f"{what} was not kept clear of {names} as they are now: results on them may be of what was memorised; "
+        f"{what} was not decontaminated against {names} as they are now: results on them may be of what was memorised; "
         "prepare it anew"
     ]

@@ -1,4 +1,4 @@
-"""Suites that training data are kept clear of, and whether data were kept clear of those that there are now."""
+"""Suites that training data are decontaminated against, and whether data were decontaminated against the present ones."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ EVALUATION_LEGAL = pairs(
 
 
 class Phase(models.TextChoices):
-    BEFORE = "before"
-    DURING = "during"
-    AFTER = "after"
+    BEFORE = "before", "Baseline"
+    DURING = "during", "During training"
+    AFTER = "after", "Final"
     ALONE = "alone", "on its own"
 
 

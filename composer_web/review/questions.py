@@ -142,7 +142,7 @@ class Questionnaire(Frozen):
             if found:
                 clean[question.id] = found
             elif question.required:
-                wrong[question.id] = "this is needed"
+                wrong[question.id] = "required; give an answer"
         if wrong:
             first = next(iter(wrong))
             raise UserError(first, f"{first}: {wrong[first]}", fields=wrong)

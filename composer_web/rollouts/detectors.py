@@ -21,7 +21,7 @@ MAX_RUNS = 10
 
 
 def infra_errors(run: Run | None = None) -> Iterator[Insight]:
-    """Many attempts of a live run were lost to infrastructure within half an hour. They are run again, which costs time."""
+    """Many attempts of a live run ended with infra errors within half an hour. They are run again, which costs time."""
     if run is not None and run.state not in RUN_LIVE:
         return
     recent = Rollout.objects.filter(finished_at__gte=timezone.now() - WITHIN, group__run__state__in=RUN_LIVE)

@@ -62,7 +62,7 @@ class Wanted(BaseModel):
     packages: tuple[str, ...] = Field(min_length=1)
     generators: tuple[GeneratorName, ...] = ("mutation",)
     styles: tuple[Style, ...] = ("precise",)
-    count: int = Field(default=4, ge=1, le=500, description="Tasks of each generator and package")
+    count: int = Field(default=4, ge=1, le=500, description="Tasks per generator and package")
     seed: int = Field(default=0, ge=0)
     rewriter: str = Field(
         default="", max_length=100, description="Policy behind an endpoint that says the instructions in other words"

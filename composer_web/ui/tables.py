@@ -87,6 +87,9 @@ class Table(tables.Table):
     """A line above the rows."""
     known_count: int | None = None
     """Number of rows, if another query has already counted them."""
+    help: ClassVar[Mapping[str, str]] = {}
+    """Name of a column → what its values mean, where its head alone leaves that open and the glossary has nothing or something
+    else; empty: no help."""
 
     def body(self) -> SafeString:
         """Rows of this page as HTML."""
@@ -157,7 +160,12 @@ class TickColumn(tables.Column):
 
 
 class StateColumn(tables.Column):
-    """A code with choices: `value` would be its label, the badge wants the code."""
+    """A code with choices: `value` would be its label, the badge wants the code. `kinds`: those of its meanings
+    (`texts/state_meanings.py`), which the head of the column lists; cells stay plain badges."""
+
+    def __init__(self, kinds: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kinds = kinds
 
     def render(self, record: Any, bound_column: Any) -> str:
         return ui.badge(bound_column.accessor.resolve(record))

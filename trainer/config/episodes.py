@@ -43,7 +43,7 @@ class SamplingConfig(Part):
     )
     engine_seconds: AutoFloat = setting(
         0.0,
-        "Longest that one episode may wait for the engine in all; beyond it the episode is lost to infrastructure",
+        "Max total time that one episode may wait for the engine; beyond it the episode ends with an infrastructure error",
         ge=0,
         auto=True,
         advanced=True,

@@ -137,7 +137,9 @@ METRICS: dict[str, Metric] = {
     "audit/findings": Metric("Findings", "count/rollout", "findings of the auditor's rules"),
     "audit/quarantined": Metric("Quarantined", "share", "rollouts that a finding kept out of this step"),
     "truncated": Metric("Truncated", "share", "rollouts that ended at a turn, token or time limit"),
-    "infra/retries": Metric("Infrastructure retries", "count/group", "episodes lost to infrastructure and run again"),
+    "infra/retries": Metric(
+        "Infrastructure retries", "count/group", "episodes that an infrastructure error ended, run again"
+    ),
     "time/step": Metric("Step", "s", "whole optimiser step, waiting included"),
     "time/wait_for_batch": Metric("Wait for rollouts", "s", "time the trainer had nothing to train on"),
     "time/train": Metric("Train", "s", "the whole update: scoring, gradients, optimizer"),
@@ -219,7 +221,7 @@ METRICS: dict[str, Metric] = {
     "sync/fetch": Metric("Weight sync: fetch", "s", "reading the version from the weight store, while it generates"),
     "sync/decode": Metric("Weight sync: decode", "s", "decoding and checking it, while it generates"),
     "sync/wait": Metric("Weight sync: wait", "s", "from asking generation to stand still until it does"),
-    "sync/pause": Metric("Weight sync: pause", "s", "how long generation stood still, in all"),
+    "sync/pause": Metric("Weight sync: pause", "s", "total time that generation stood still"),
     "sync/apply": Metric("Weight sync: apply", "s", "of the pause: the new weights are put in"),
     "sync/resume": Metric(
         "Weight sync: resume", "s", "of the pause: from the new weights being in until the next step may begin"

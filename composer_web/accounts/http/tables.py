@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.template.loader import render_to_string
@@ -23,6 +23,11 @@ PLACES = {
 
 
 class AuditTable(Table):
+    help: ClassVar = {
+        "action": "What was done: the kind of thing, and the verb.",
+        "via": "Page, or API token, with the address that the request came from.",
+        "changes": "Columns of the database that it changed.",
+    }
     at = AgoColumn(verbose_name="When", orderable=False)
     actor_name = tables.Column(verbose_name="Who", attrs=STRONG, orderable=False)
     action = tables.Column(orderable=False)

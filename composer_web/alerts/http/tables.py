@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
 
 from composer_web.accounts.http.tables import PLACES
 from composer_web.alerts.models import Alert, Delivery
-from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, Table
+from composer_web.ui.tables import STRONG, AgoColumn, NumberColumn, StateColumn, Table
 from composer_web.ui.templatetags import ui
 
 
 class AlertTable(Table):
-    state = tables.Column(empty_values=(), orderable=False)
+    help: ClassVar = {"about": "Run, worker or channel that the rule watches."}
+    state = StateColumn("alert", empty_values=(), orderable=False)
     rule = tables.Column(accessor="rule__name", verbose_name="Rule", attrs=STRONG, orderable=False)
     about = tables.Column(orderable=False)
     message = tables.Column(orderable=False, attrs={"td": {"class": "long"}})
@@ -44,10 +47,15 @@ class AlertTable(Table):
 
 
 class DeliveryTable(Table):
+    help: ClassVar = {
+        "to": "Address or webhook.",
+        "tries": "Attempts to send it so far.",
+        "status": "HTTP status of the last answer of the webhook.",
+    }
     created_at = AgoColumn(verbose_name="Created", orderable=False)
     to = tables.Column(empty_values=(), orderable=False, attrs=STRONG)
     title = tables.Column(accessor="body__title", default="–", orderable=False, verbose_name="Message")
-    state = tables.Column(orderable=False)
+    state = StateColumn("delivery", orderable=False)
     tries = NumberColumn(orderable=False)
     status = NumberColumn(orderable=False, verbose_name="HTTP")
     error = tables.Column(orderable=False, attrs={"td": {"class": "long"}})

@@ -38,7 +38,7 @@ def create_dataset(request: HttpRequest, payload: DatasetIn) -> Any:
     summary="Prepare a dataset of an uploaded file",
 )
 def upload_dataset(request: HttpRequest, file: File[UploadedFile], name: Form[str]) -> Any:
-    """JSONL, JSON or Parquet of messages, or ATIF; kept clear of every suite that is held out or a benchmark."""
+    """JSONL, JSON or Parquet of messages, or ATIF; decontaminated against every suite that is held out or a benchmark."""
     files = {str(file.name): file}
     return Status(201, services.ask(name=name, wanted=Wanted(), files=files, actor=caller(request)))
 

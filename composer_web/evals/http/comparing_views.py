@@ -56,7 +56,9 @@ def _figures(found: comparing.Comparison) -> list[Figure]:
         Figure(
             "95 % interval",
             f"{100 * found.low:+.1f} to {100 * found.high:+.1f}",
-            note="significant: the interval excludes 0" if found.clear else "not significant: the interval includes 0",
+            note="significant: the interval excludes 0"
+            if found.significant
+            else "not significant: the interval includes 0",
         ),
         Figure("Worse", ui.num(found.count("worse")), note="tasks"),
         Figure("Better", ui.num(found.count("better")), note="tasks"),

@@ -84,7 +84,7 @@ class ReleaseIn(Body):
     keep: bool = Field(
         default=False, description="take over the tasks of the release before that no flag speaks against"
     )
-    unreviewed: bool = Field(default=False, description="also tasks that two reviewers have not admitted")
+    unreviewed: bool = Field(default=False, description="include tasks without the approval of two reviewers")
     notes: str = Field(default="", max_length=2000)
 
 

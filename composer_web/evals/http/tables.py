@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
@@ -9,6 +11,7 @@ from django.utils.html import format_html
 from composer_web.evals.models import Evaluation, Release
 from composer_web.ui.tables import STRONG, AgoColumn, ChosenTable, NumberColumn, StateColumn, Table
 from composer_web.ui.templatetags import ui
+from composer_web.ui.texts import glossary
 
 NUM = {"td": {"class": "num"}}
 
@@ -16,13 +19,20 @@ NUM = {"td": {"class": "num"}}
 class EvaluationTable(ChosenTable):
     always = ("id",)
     unusual = frozenset({"duration", "requested_by"})
+    help: ClassVar = {
+        "version": "Version of the policy's weights that is evaluated.",
+        "phase": "Evaluations of a run: Baseline before training, During training, Final after it. Others stand on their own.",
+        "pass1": glossary.meaning("pass@1") + " Beside it: its 95 % interval.",
+        "best": glossary.meaning("best of k"),
+        "size": "Tasks of the suite that were sampled, and rollouts of each.",
+    }
     id = tables.Column(verbose_name="Evaluation", linkify=("evals:detail", {"pk": tables.A("pk")}), attrs=STRONG)
     run = tables.Column(linkify=("runs:detail", {"pk": tables.A("run_id")}), default="–")
     policy = tables.Column(linkify=("policies:detail", {"name": tables.A("policy__name")}))
     version = NumberColumn()
     suite = tables.Column(linkify=("tasks:suite", {"name": tables.A("suite__name")}))
     phase = tables.Column()
-    state = StateColumn()
+    state = StateColumn("evaluation")
     pass1 = tables.Column(empty_values=(), orderable=False, verbose_name="pass@1", attrs=NUM)
     best = tables.Column(empty_values=(), orderable=False, verbose_name="Best of K", attrs=NUM)
     size = tables.Column(empty_values=(), orderable=False, verbose_name="Tasks × samples", attrs=NUM)
@@ -71,6 +81,12 @@ class EvaluationTable(ChosenTable):
 
 
 class ReleaseTable(Table):
+    help: ClassVar = {
+        "size": "",
+        "evaluation_count": "Evaluations on exactly these tasks: they are what the leaderboard compares.",
+        "suite": "Suite that it was published from.",
+        "digest": "Hash of its task versions. Equal digests: equal tasks.",
+    }
     name = tables.Column(accessor="benchmark", verbose_name="Release", attrs=STRONG)
     size = NumberColumn(accessor="statistics__tasks", orderable=False, verbose_name="Tasks")
     lines = NumberColumn(accessor="statistics__lines", orderable=False, verbose_name="Lines changed")

@@ -14,8 +14,8 @@ from composer_web.rollouts.models import Rollout
 from composer_web.tasks.models import Task, TaskVersion
 from trainer.rl.evaluate import mean_interval
 
-CLEAR = 0.05
-"""A task's change is clear if a difference this large has a lower probability by chance alone."""
+SIGNIFICANCE = 0.05
+"""A task's change is significant below this p-value."""
 MAX_HISTORY = 200
 
 
@@ -52,12 +52,20 @@ class Change:
         return self.after.share - self.before.share
 
     @property
-    def verdict(self) -> str:
-        """worse, better, clearly worse, clearly better, or same."""
+    def significant(self) -> bool:
+        return self.chance < SIGNIFICANCE
+
+    @property
+    def word(self) -> str:
+        """worse, better or same."""
         if not self.difference:
             return "same"
-        word = "worse" if self.difference < 0 else "better"
-        return f"clearly {word}" if self.chance < CLEAR else word
+        return "worse" if self.difference < 0 else "better"
+
+    @property
+    def verdict(self) -> str:
+        """worse, better, clearly worse, clearly better, or same."""
+        return f"clearly {self.word}" if self.difference and self.significant else self.word
 
     @property
     def shows_before(self) -> int | None:
@@ -84,10 +92,10 @@ class Comparison:
     high: float
 
     def count(self, word: str) -> int:
-        return sum(change.verdict.endswith(word) for change in self.changes)
+        return sum(change.word == word for change in self.changes)
 
     @property
-    def clear(self) -> bool:
+    def significant(self) -> bool:
         """Whether the interval of the mean difference excludes zero."""
         return self.low > 0 or self.high < 0
 

@@ -22,7 +22,7 @@ SATURATED_ROLLOUTS = 8
 UNSOLVED_ROLLOUTS = 16
 """Number of verdicts without a pass from which a task needs inspection."""
 LOST_SHARE = 0.5
-"""Share of rollouts lost to infrastructure from which a task counts as broken."""
+"""Share of infra errors among rollouts from which a task counts as broken."""
 MAX_ROWS = 200
 
 

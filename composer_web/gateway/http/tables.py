@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import django_tables2 as tables
 from django.utils.html import format_html
 
@@ -11,6 +13,17 @@ from composer_web.ui.templatetags import ui
 
 
 class SessionTable(Table):
+    help: ClassVar = {
+        "opening": "Beginning of the user's first message.",
+        "policy": "Policy and version that answered. canary: the version under trial.",
+        "turns": "Answers of the policy.",
+        "edits": "Turns that changed files.",
+        "questions": "Turns that asked the user something instead of acting.",
+        "malformed": "Turns with a tool call that could not be read.",
+        "good": "Turns that the user rated up.",
+        "bad": "Turns that the user rated down.",
+        "expires_at": "Day on which retention deletes the session.",
+    }
     id = tables.Column(verbose_name="Session", linkify=("gateway:session", {"pk": tables.A("pk")}), attrs=STRONG)
     opening = tables.Column(verbose_name="Prompt", orderable=False)
     policy = tables.Column(verbose_name="Answered by", orderable=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
@@ -12,6 +14,13 @@ from composer_web.policies.models import Policy
 
 
 class PolicyTable(Table):
+    help: ClassVar = {
+        "parameters": "Number of weights.",
+        "parent": "Policy and version that its training started from.",
+        "made_by": "Run that trained it, “import”, or the model of an endpoint.",
+        "newest_version": "Newest version of the weights. A run publishes one after each step.",
+        "checkpoint_count": "Checkpoints whose files are still kept.",
+    }
     name = tables.Column(attrs=STRONG, linkify=("policies:detail", {"name": tables.A("name")}))
     parameters = tables.Column(accessor="architecture__parameters", orderable=False, attrs={"td": {"class": "num"}})
     parent = tables.Column(default="–")

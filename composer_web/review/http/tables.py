@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
@@ -12,13 +14,17 @@ from composer_web.ui.templatetags import ui
 
 
 class QueueTable(Table):
+    help: ClassVar = {
+        "rollouts": "Rollouts in the queue.",
+        "reviewers": "People who have to label each rollout, blind to each other.",
+    }
     name = tables.Column(linkify=("review:queue", {"name": tables.A("name")}), attrs=STRONG)
     title = tables.Column(orderable=False)
     rollouts = NumberColumn()
     finished = NumberColumn(verbose_name="Reviewed")
     labels = NumberColumn()
     reviewers = NumberColumn(verbose_name="Reviewers per rollout")
-    state = tables.Column(empty_values=(), orderable=False)
+    state = StateColumn("queue", empty_values=(), orderable=False)
     created_at = AgoColumn(verbose_name="Created")
 
     empty_template = "review/empty.html"
@@ -35,8 +41,9 @@ class QueueTable(Table):
 
 
 class DraftTable(Table):
+    help: ClassVar = {"turn": "Turn of the rollout whose files the task begins with."}
     slug = tables.Column(verbose_name="Draft", linkify=("review:draft", {"pk": tables.A("pk")}), attrs=STRONG)
-    state = StateColumn()
+    state = StateColumn("draft")
     category = tables.Column()
     rollout_id = tables.Column(
         verbose_name="From rollout", linkify=("rollouts:detail", {"pk": tables.A("rollout_id")}), orderable=False
@@ -53,6 +60,7 @@ class DraftTable(Table):
 
 
 class AnnotationTable(Table):
+    help: ClassVar = {"kind": "Verdict, tag, comment, assignee, or a request for review."}
     rollout_id = tables.Column(verbose_name="Rollout", orderable=False, attrs=STRONG)
     kind = tables.Column()
     value = tables.Column(empty_values=(), orderable=False, verbose_name="Annotation")

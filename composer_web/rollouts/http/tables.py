@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
@@ -24,13 +26,18 @@ def _address(record: Rollout, table: RolloutTable) -> str:
 class RolloutTable(ChosenTable):
     always = ("select", "id", "match")
     unusual = frozenset({"tool_calls", "input_tokens", "cached_tokens", "created_at"})
-
+    help: ClassVar = {
+        "owner": "The run or evaluation that asked for the rollout, or the rollout that it was forked from.",
+        "match": "The words of the search, where the trajectory has them first.",
+        "oldest_version": "Version of the weights that sampled the first token.",
+        "finished_at": "",
+    }
     select = TickColumn("rollout")
     id = tables.Column(verbose_name="Rollout", linkify=_address, attrs=STRONG)
     task = tables.Column(accessor="group__task_version__task__slug", verbose_name="Task")
     owner = tables.Column(empty_values=(), orderable=False, verbose_name="Part of")
     match = tables.Column(accessor="pk", orderable=False, verbose_name="Match")
-    verdict = StateColumn(empty_values=())
+    verdict = StateColumn("verdict rollout", empty_values=())
     reward = NumberColumn()
     stop_reason = tables.Column(verbose_name="Stop reason", default="–")
     turns = NumberColumn()
@@ -98,15 +105,18 @@ class RolloutTable(ChosenTable):
 
 class FindingTable(ChosenTable):
     always = ("id",)
-
+    help: ClassVar = {
+        "rule": "Rule of the auditor or monitor that found it. Its page says what the rule looks at.",
+        "about": "The rollout that it is about, or what else was looked at.",
+    }
     id = tables.Column(verbose_name="Finding", linkify=("rollouts:finding", {"pk": tables.A("pk")}), attrs=STRONG)
-    severity = StateColumn()
+    severity = StateColumn("severity")
     rule = tables.Column()
     summary = tables.Column(orderable=False, verbose_name="What was found")
     about = tables.Column(empty_values=(), orderable=False)
     task = tables.Column(accessor="slug", verbose_name="Task", default="–")
     run = tables.Column(accessor="run__name", verbose_name="Run", default="–")
-    state = StateColumn()
+    state = StateColumn("finding")
     created_at = AgoColumn(verbose_name="Found")
 
     empty_template = "rollouts/findings_empty.html"

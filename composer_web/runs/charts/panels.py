@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from composer_web.core.errors import UserError
+from composer_web.ui.texts.glossary import sentence
 from trainer.learning.metrics import METRICS, Metric, describe
 
 MAX_MEMBERS = 6
 """Maximum number of lines of one family in a panel: those with the largest values."""
 NEAREST = 3
 """Names that a refused metric is answered with."""
+MAX_NAMED = 4
+"""Series that the help of a chart names together."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,21 @@ class Panel:
 
     @property
     def meaning(self) -> str:
-        return definition(self.keys[0]).meaning
+        """Of all series, where they share one; see `meanings`."""
+        return sentence(definition(self.keys[0]).meaning)
+
+    @property
+    def meanings(self) -> list[tuple[str, str]]:
+        """(labels, meaning) of all series, in their order; empty where one meaning holds for all. Members of a family share
+        theirs."""
+        labels = [*(self.labels or _last_words(self.keys)), *(self.right_labels or _last_words(self.right))]
+        found: dict[str, list[str]] = {}
+        for key, label in zip(self.shown, labels, strict=True):
+            if text := sentence(definition(key).meaning):
+                found.setdefault(text, []).append(label)
+        if len(found) < 2:
+            return []
+        return [(", ".join(mine[:MAX_NAMED]) + ", …" * (len(mine) > MAX_NAMED), text) for text, mine in found.items()]
 
     def of_run(self, recorded: Mapping[str, float]) -> Panel:
         """The panel with the family members that the run has recorded."""

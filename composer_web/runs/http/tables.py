@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.db.models import F, FloatField, QuerySet
@@ -20,6 +20,8 @@ from composer_web.runs.models import Run
 from composer_web.runs.selectors import eta_seconds
 from composer_web.ui.tables import STRONG, AgoColumn, ChosenTable, StateColumn, TickColumn
 from composer_web.ui.templatetags import ui
+from composer_web.ui.texts.glossary import sentence
+from trainer.learning.metrics import METRICS
 
 DONE = mark_safe(' class="done"')
 
@@ -46,7 +48,7 @@ class MetricColumn(tables.Column):
     def __init__(self, metric: str) -> None:
         known = definition(metric)
         super().__init__(accessor="latest", empty_values=(), verbose_name=known.title or metric)
-        self.metric, self.unit = metric, known.unit
+        self.metric, self.unit, self.help = metric, known.unit, sentence(known.meaning)
 
     def render(self, record: Run, table: RunTable) -> str:
         value = record.latest.get(self.metric)
@@ -66,6 +68,12 @@ METRIC = "metric:"
 """What a column of any metric begins with in `cols=` and `sort=`."""
 MAX_METRICS = 8
 """Columns of metrics that were added to one table."""
+COLUMN_METRICS = {
+    "pass1": "eval/pass1", "best": "eval/best_of_k", "reward": "reward/mean", "best_reward": "reward/best_of_k",
+    "loss": "loss/train", "heldout_loss": "loss/heldout", "entropy": "policy/entropy", "staleness": "staleness/mean",
+    "trainer_idle": "idle/trainer",
+}  # fmt: skip
+"""Column → the metric whose last value it shows."""
 UNUSUAL = frozenset(
     (
         "best",
@@ -87,10 +95,20 @@ UNUSUAL = frozenset(
 class RunTable(ChosenTable):
     always = ALWAYS
     unusual = UNUSUAL
+    help: ClassVar = {
+        "kind": "Mid-training, supervised fine-tuning, or reinforcement learning.",
+        "progress": "Steps done of all, with the estimated time left, or how long the run took.",
+        "curve": "Mean reward of each step of RL, training loss of the other stages, with its last value.",
+        "policy_in": "Policy and version that the run starts from.",
+        **{name: sentence(METRICS[metric].meaning) for name, metric in COLUMN_METRICS.items()},
+        "wall": "Wall time from start to end, pauses included.",
+        "seed": "Seed of sampling and of the order of tasks.",
+        "code_version": "Commit of this product that the run started with.",
+    }
 
     select = TickColumn("run", allows=lambda run: [action.name for action in possible(run)])
     name = tables.Column(linkify=("runs:detail", {"pk": tables.A("pk")}), attrs=STRONG)
-    state = StateColumn()
+    state = StateColumn("run")
     kind = tables.Column(verbose_name="Stage")
     progress = tables.Column(empty_values=(), orderable=False)
     curve = tables.Column(empty_values=(), orderable=False, verbose_name="Reward or loss")

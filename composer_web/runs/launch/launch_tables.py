@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import django_tables2 as tables
 
 from composer_web.runs.launch.schema_form import headings
@@ -11,6 +13,12 @@ from composer_web.ui.templatetags import ui
 
 
 class SweepTable(Table):
+    help: ClassVar = {
+        "mode": "Grid: every combination of the values. List: the first values together, then the second ones.",
+        "fields": "Settings with several values, one run for each.",
+        "live_count": "Runs that wait, run or pause.",
+        "ended_count": "Runs that finished, failed or were cancelled.",
+    }
     name = tables.Column(linkify=("runs:sweep", {"pk": tables.A("pk")}), attrs=STRONG)
     mode = tables.Column()
     fields = tables.Column(verbose_name="What varies", orderable=False, attrs={"td": {"class": "long"}})

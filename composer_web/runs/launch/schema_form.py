@@ -270,14 +270,17 @@ def field_errors(schema: FormSchema, error: ValidationError) -> dict[str, list[s
     return found
 
 
+REQUIRED = "Required; give a value."
+
+
 def _message(item: Any, target: FormField | None) -> str:
     given = item.get("input")
     shown = repr(given) if isinstance(given, str | int | float) else ""
     match item["type"]:
         case "missing" | "string_too_short":
-            return "This is needed."
+            return REQUIRED
         case _ if given == "":
-            return "This is needed; give a value."
+            return REQUIRED
         case "int_parsing" | "int_from_float":
             return f"A whole number is needed; found {shown}."
         case "float_parsing" | "finite_number":

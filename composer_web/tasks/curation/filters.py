@@ -57,7 +57,7 @@ class TaskFilter(filters.FilterSet):
     source = filters.ChoiceFilter(choices=SOURCES, label="Source", empty_label="any")
     category = filters.ChoiceFilter(choices=CATEGORIES, label="Category", empty_label="any")
     suite = filters.CharFilter(method="by_suite", label="Suite")
-    controls = filters.ChoiceFilter(choices=CONTROLS, method="by_controls", label="Controls", empty_label="any")
+    controls = filters.ChoiceFilter(choices=CONTROLS, method="by_controls", label="Validation", empty_label="any")
     strength = filters.ChoiceFilter(choices=STRENGTHS, method="by_strength", label="Hidden tests", empty_label="any")
     difficulty = filters.ChoiceFilter(
         choices=DIFFICULTIES, method="by_difficulty", label="Difficulty", empty_label="any"

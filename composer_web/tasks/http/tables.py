@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
 from urllib.parse import quote
 
 import django_tables2 as tables
 from django.utils.html import format_html, format_html_join
 
 from composer_web.tasks.models import GeneratorRun, ImportedTrajectory, Suite, Task
-from composer_web.ui.tables import NUMBER, STRONG, AgoColumn, ChosenTable, NumberColumn, Table, TickColumn
+from composer_web.ui.tables import NUMBER, STRONG, AgoColumn, ChosenTable, NumberColumn, StateColumn, Table, TickColumn
 from composer_web.ui.templatetags import ui
 
 
-class ControlsColumn(tables.Column):
+class ControlsColumn(StateColumn):
     """None: not run; True: the oracle passes and doing nothing fails; False: rejected."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, empty_values=(), verbose_name="Validation", **kwargs)
+        super().__init__("validation", *args, empty_values=(), verbose_name="Validation", **kwargs)
 
-    def render(self, value: bool | None) -> str:
+    def render(self, value: bool | None) -> str:  # type: ignore[override]
         return {None: ui.badge("not run"), True: ui.badge("passed"), False: ui.badge("failed", "rejected")}[value]
 
 
@@ -40,6 +41,12 @@ LONG = {"td": {"class": "long"}}
 class TaskTable(ChosenTable):
     always = ("select", "slug")
     unusual = frozenset({"family"})
+    help: ClassVar = {
+        "source": "Where the task comes from: a generator, an import, or a rollout.",
+        "family": "Generator and package, or repository, that the task was made from.",
+        "newest_number": "Newest version. Suites keep the version that they hold.",
+        "pass_rate": "Share of rollouts that passed when the newest version was last measured, by whichever policy.",
+    }
     select = TickColumn("task")
     slug = tables.Column(verbose_name="Task", linkify=("tasks:detail", {"slug": tables.A("slug")}), attrs=NAME)
     family = tables.Column()
@@ -47,8 +54,8 @@ class TaskTable(ChosenTable):
     controls_ok = ControlsColumn()
     test_strength = ShareColumn(verbose_name="Test strength")
     pass_rate = ShareColumn(verbose_name="Pass rate")
-    review = tables.Column()
-    split = tables.Column(verbose_name="Split", default="–")
+    review = StateColumn("review")
+    split = StateColumn("split", verbose_name="Split", default="–")
     tags = tables.Column(orderable=False, default="–")
     created_at = AgoColumn(verbose_name="Created")
 
@@ -72,6 +79,9 @@ class TaskTable(ChosenTable):
             "created_at",
         )
 
+    def render_split(self, value: str) -> str:
+        return value
+
     def render_family(self, value: str) -> str:
         return format_html('<span class="clip clip--short" title="{}">{}</span>', value, value)
 
@@ -85,8 +95,9 @@ class TaskTable(ChosenTable):
 
 
 class SuiteTable(Table):
+    help: ClassVar = {"task_count": "", "reviewed": "Only tasks that two reviewers admit may join."}
     name = tables.Column(linkify=("tasks:suite", {"name": tables.A("name")}), attrs=STRONG)
-    purpose = tables.Column()
+    purpose = StateColumn("suite")
     description = tables.Column(orderable=False, default="–")
     task_count = NumberColumn(verbose_name="Tasks")
     valid_count = NumberColumn(verbose_name="Validated")
@@ -116,6 +127,12 @@ class SuiteTable(Table):
 class MemberTable(Table):
     """Sorted by its own order and by what the tasks say; by what versions say, a whole suite would be read for a page."""
 
+    help: ClassVar = {
+        "position": "Place in the suite.",
+        "version": "Version of the task that the suite holds. It stays when the task gets a newer one.",
+        "family": TaskTable.help["family"],
+    }
+
     position = NumberColumn(verbose_name="#")
     task = tables.Column(
         accessor="task__slug",
@@ -133,6 +150,13 @@ class MemberTable(Table):
 
 
 class TrajectoryTable(Table):
+    help: ClassVar = {
+        "format": "Format of the imported file.",
+        "task": "Task as the file names it.",
+        "agent": "Program that drove the model.",
+        "output_tokens": "Tokens that the agent's model wrote, as the file says.",
+        "reward": "Reward as the file says. Nothing was graded here.",
+    }
     title = tables.Column(
         verbose_name="Trajectory", linkify=("tasks:trajectory", {"name": tables.A("name")}), attrs=STRONG
     )
@@ -161,13 +185,25 @@ class TrajectoryTable(Table):
 
 
 class GeneratorRunTable(Table):
+    help: ClassVar = {
+        "generator": "Program that makes tasks of a package.",
+        "package": "Library whose code the tasks are made from.",
+        "tried": "Drafts that the generator made.",
+        "kept": "Drafts that passed validation.",
+        "share": "Kept of tried drafts.",
+        "per_minute": "Kept drafts per minute of wall time.",
+        "seconds": "Time from start to end, validation included.",
+        "control_seconds": "Time of that which validation took.",
+        "model_tokens": "Tokens that a model wrote for it: instructions and code.",
+        "rejected": "Reasons of the drafts that were not kept, with their number.",
+    }
     generator = tables.Column(attrs=STRONG)
     package = tables.Column()
-    split = tables.Column()
+    split = StateColumn("split")
     tried = NumberColumn()
     kept = NumberColumn()
     share = tables.Column(verbose_name="Yield", attrs=NUMBER, orderable=False)
-    per_minute = tables.Column(verbose_name="Kept a minute", attrs=NUMBER, orderable=False)
+    per_minute = tables.Column(verbose_name="Kept per minute", attrs=NUMBER, orderable=False)
     seconds = tables.Column(verbose_name="Wall time", attrs=NUMBER)
     control_seconds = tables.Column(verbose_name="Validation", attrs=NUMBER)
     model_tokens = NumberColumn(verbose_name="Model tokens")
@@ -192,6 +228,9 @@ class GeneratorRunTable(Table):
             "rejected",
             "created_at",
         )
+
+    def render_split(self, value: str) -> str:
+        return value
 
     def render_share(self, value: float) -> str:
         return f"{value:.0%}"

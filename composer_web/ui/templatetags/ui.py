@@ -42,6 +42,7 @@ TONES: dict[str, str] = {
     **dict.fromkeys(("running", "pausing", "building", "dispatched", "loading"), "busy"),
 }
 WORDS = {
+    "consumed": "trained",
     "dead": "offline",
     "infra_error": "infra error",
     "midtrain": "mid-training",
@@ -90,24 +91,37 @@ def help_term(label: str, text: str = "", scope: Any = "") -> SafeString | str:
     text = text or glossary.meaning(label)
     if not text:
         return label
-    name = f"help-{re.sub('[^a-z0-9]+', '-', f'{label} {scope}'.lower()).strip('-')}"
+    return help_button(f"help-{label} {scope}", label, text)
+
+
+def help_button(name: str, label: str, text: str, *, mark: bool = False, style: str = "term") -> SafeString:
+    """A button that opens the text beside it: the label, or with `mark` a question mark where the label stands before it.
+    `name` is unique on the page."""
+    name = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    button = (
+        format_html(
+            '<button type="button" class="term term--mark" popovertarget="{}" aria-label="About {}">?</button>',
+            name,
+            label,
+        )
+        if mark
+        else format_html('<button type="button" class="{}" popovertarget="{}">{}</button>', style, name, label)
+    )
     return format_html(
-        '<button type="button" class="term" popovertarget="{}">{}</button>'
-        '<span class="helptip" id="{}" popover role="note"><strong>{}</strong> {}</span>',
-        name,
-        label,
-        name,
-        label,
-        text,
+        '{}<span class="helptip" id="{}" popover role="note"><strong>{}</strong> {}</span>', button, name, label, text
     )
 
 
 @register.simple_tag
-def rejection(verdict: str, label: str = "") -> SafeString:
-    """The verdict of an attempt that has to fail: `failed` is the good outcome, `passed` the bad one."""
+def rejection(verdict: str, label: str = "", text: str = "", scope: Any = "") -> SafeString:
+    """The verdict of an attempt that has to fail: `failed` is the good outcome, `passed` the bad one. `text`: what the attempt
+    was, which the badge opens; `scope` sets apart those of one label."""
     tone = {"failed": "good", "passed": "bad"}.get(verdict, TONES.get(verdict, "none"))
     said = {"failed": "rejected", "passed": "accepted"}.get(verdict, words(verdict))
-    return format_html('<span class="badge badge--{}">{}</span>', tone, f"{label}: {said}" if label else said)
+    shown = f"{label}: {said}" if label else said
+    if not text:
+        return format_html('<span class="badge badge--{}">{}</span>', tone, shown)
+    return help_button(f"attempt-{label}-{scope}", shown, text, style=f"badge badge--{tone} badge--help")
 
 
 @register.simple_tag(takes_context=True)

@@ -80,6 +80,11 @@ TERMS: dict[str, str] = {
     # Tasks and suites
     "validated": "Tasks whose validation passed: the reference patch passes, doing nothing fails, wrong patches fail.",
     "rejected": "Tasks whose validation failed. They are never used.",
+    "oracle": "Verdicts of the reference patch, graded several times. All have to pass.",
+    "no-op": "Verdicts of doing nothing. It has to be rejected.",
+    "wrong patches": "Patches that are known to be wrong. The hidden tests have to reject each; a badge says what it does.",
+    "exploits": "Attacks on grading, tried against this task. Each has to be rejected; a badge says what it does.",
+    "test strength": "Share of wrong patches that the hidden tests reject. 100 %: none passes.",
     # Fidelity
     "tells": "Ways in which a sandbox differs from a real machine, of all that were looked at.",
     "fidelity score": "Weighted share of what was looked at that looks like a real machine.",
@@ -105,6 +110,11 @@ TERMS: dict[str, str] = {
     "read a second": "Bytes of code that the policy scored in a second, on the machine that measured.",
 }  # fmt: skip
 """Label in lower case → what it means. Numbers of a label are K: `best of 8` is `best of k`."""
+
+
+def sentence(text: str) -> str:
+    """A meaning as it stands alone: with a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
 def meaning(label: str) -> str:

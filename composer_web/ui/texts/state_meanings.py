@@ -29,7 +29,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     },
     "verdict": {
         "passed": "All hidden tests passed.",
-        "failed": "At least one hidden test failed. The failed cases are below.",
+        "failed": "At least one hidden test failed. The page of the rollout lists the failed cases.",
         "infra_error": "Sandbox, engine or network failed. It says nothing about the policy and is never trained on.",
     },
     "evaluation": {
@@ -42,7 +42,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     "validation": {
         "missing": "Validation has not run for this version: no suite may use it yet.",
         "passed": "The reference patch passes, doing nothing fails, and wrong patches fail: the task can be used.",
-        "failed": "Validation failed for this version. It is never trained or scored on; the failed checks are below.",
+        "failed": "Validation failed. It is never trained or scored on; the page of the task lists the failed checks.",
     },
     "review": {
         "new": "Nobody has reviewed the newest version.",
@@ -93,12 +93,62 @@ MEANINGS: dict[str, dict[str, str]] = {
         "requested": "Waiting for a worker to build it.",
         "building": "A worker installs the repository and runs its tests.",
         "ready": "Tasks can be made from it and sandboxes start from it.",
-        "failed": "The build failed; the cause and the log are here.",
+        "failed": "The build failed; its page shows the cause and the log.",
     },
     "policy": {
         "weights": "Weights that runs train, in numbered versions.",
         "endpoint": "A model behind an API. It is evaluated, never trained; its answers come without tokens.",
         "toy": "Repairs small generated repositories only. It shows every part of the loop on two CPU cores.",
+    },
+    "worker": {
+        "alive": "Its last heartbeat is recent.",
+        "replaced": "It sends no heartbeats; a newer process of its kind has taken its place.",
+        "dead": "It sends no heartbeats, and nothing has taken its place.",
+    },
+    "deployment": {
+        "serving": "It answers requests.",
+        "paused": "It takes no requests while new weights are put in.",
+        "loading": "It reads its weights.",
+        "failed": "It cannot serve; the error is beside it.",
+    },
+    "lease": {
+        "held": "Its owner renews it in time.",
+        "expired": "Its owner no longer renews it. Another process may take it.",
+    },
+    "webhook": {
+        "on": "It receives messages.",
+        "off": "It receives nothing until it is switched on.",
+    },
+    "rule": {
+        "alerting": "What it watches is out of its bounds now.",
+        "nothing found": "All that it watches is within its bounds.",
+        "off": "It watches nothing until it is switched on.",
+    },
+    "token": {
+        "active": "Requests with it are accepted, within its scopes.",
+        "expired": "Its day has passed. Requests with it are refused.",
+        "revoked": "Somebody revoked it. Requests with it are refused.",
+    },
+    "queue": {
+        "open": "Reviewers can label its rollouts.",
+        "closed": "It takes no more labels. Those that it has stay.",
+    },
+    "alert": {
+        "open": "What the rule watches is out of its bounds now.",
+        "resolved": "It is within its bounds again.",
+        "quiet": "Nobody was notified: the rule was muted or in its cooldown.",
+    },
+    "delivery": {
+        "waiting": "To be sent; failed attempts are repeated.",
+        "sent": "The receiver accepted it.",
+        "failed": "All attempts failed; the error is beside it. Try again sends it once more.",
+    },
+    "export": {
+        "waiting": "Waiting for a worker.",
+        "running": "A worker writes the file.",
+        "done": "The file can be downloaded until it expires.",
+        "failed": "The file could not be written; the cause is beside it.",
+        "void": "A recorded session in it was deleted, and the file with it. Export again without it.",
     },
     "order": {
         "waiting": "Waiting for a worker.",
@@ -117,3 +167,12 @@ MEANINGS: dict[str, dict[str, str]] = {
     },
 }
 """Kind → state → what it means and what follows."""
+LABELS: dict[str, dict[str, str]] = {
+    "review": {"new": "not reviewed", "one": "one review"},
+    "split": {"train": "training", "held-out": "held out"},
+    "suite": {"train": "training", "held-out": "held out"},
+    "validation": {"missing": "not run", "failed": "rejected"},
+    "generation": {"empty": "no task"},
+    "export": {"void": "withdrawn"},
+}
+"""Kind → state → what its badge in lists says, where that is not the state itself."""

@@ -1,4 +1,4 @@
-"""Datasets of conversations: of files and good rollouts, kept clear of what is measured, named by the runs that learn of them."""
+"""Datasets of conversations: of files and good rollouts, decontaminated, and named by the runs that learn from them."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_run_names_its_dataset(base: Policy, make_suite: Callable[..., Suite])
     assert refused.value.field == "stage.dataset"
     made(suites=[], data=rows(12) + rows(2))
     warnings = runs.check_config(sft("mine"))
-    assert any("not kept clear of held-out" in warning for warning in warnings)
+    assert any("not decontaminated against held-out" in warning for warning in warnings)
     assert any("without 2 duplicate" in warning for warning in warnings)
     (row,) = (row for row in what_will_run(sft("mine")) if row.label == "Conversations")
     assert (row.value, row.how) == (12, "of dataset mine, 2 were left out")
@@ -333,11 +333,13 @@ def test_a_corpus_is_kept_clear_of_the_suites_here_and_runs_are_told_of_others(
     assert (facts["documents"], facts["dropped"]) == (1, {"contaminated": 1})
     assert [guard["suite"] for guard in facts["guards"]] == ["held-out"]
     clear = RunConfig(name="mid", stage=toy_midtrain(corpus="all"))
-    assert not [warning for warning in runs.check_config(clear) if "clear" in warning]
+    assert not [warning for warning in runs.check_config(clear) if "decontaminated" in warning]
     make_suite("later", 1)
     call_command("corpus", "open", source=[source], against=["later"], stdout=out)
-    (warning,) = (w for w in runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="open"))) if "clear" in w)
-    assert "corpus 'open' was not kept clear of held-out" in warning
+    (warning,) = (
+        w for w in runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="open"))) if "decontaminated" in w
+    )
+    assert "corpus 'open' was not decontaminated against held-out" in warning
     with pytest.raises(UserError, match=r"no prepared corpus 'none'; there are: all, open") as refused:
         runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="none")))
     assert refused.value.field == "stage.corpus"

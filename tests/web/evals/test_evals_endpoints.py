@@ -302,7 +302,7 @@ def test_regressions_task_by_task(
     assert [(c.version.task.slug, c.verdict) for c in found.changes] == [(SPECS[1].id, "worse"), (SPECS[0].id, "same")]
     assert found.difference == pytest.approx(-0.5)
     assert found.low <= found.difference <= found.high
-    assert found.low < 0 and not found.clear
+    assert found.low < 0 and not found.significant
     worse = found.changes[0]
     assert worse.shows_before in worse.before.passed
     assert worse.shows_after in worse.after.failed
@@ -310,6 +310,7 @@ def test_regressions_task_by_task(
     viewer.force_login(people["viewer"])
     html = viewer.get(f"/evaluations/compare/?before={good.pk}&after={bad.pk}").content.decode()
     assert f"/rollouts/{worse.shows_after}/" in html
+    assert ">not significant<" in html and not worse.significant and "clear" not in html.partition("<main")[2]
     assert viewer.get("/evaluations/compare/?before=x&after=1").status_code == 404
     assert viewer.get(f"/evaluations/compare/?before={good.pk}&after=999999").status_code == 404
     assert viewer.get(f"/rollouts/{worse.shows_after}/").status_code == 200

@@ -212,7 +212,7 @@ class TestPages:
         assert "Hidden until you have answered" in html
         fetch = {"headers": {"X-Requested-With": "fetch"}}
         wrong = page.post(f"{path}label/", {"q-verdict": "right"}, **fetch)
-        assert (wrong.status_code, wrong.json()["message"]) == (422, "quality: this is needed")
+        assert (wrong.status_code, wrong.json()["message"]) == (422, "quality: required; give an answer")
         told = page.post(
             f"{path}label/", {"q-verdict": "right", "q-quality": "3", "q-flags": ["eager"]}, **fetch
         ).json()
@@ -318,13 +318,13 @@ class TestPages:
             text = re.sub("<[^>]*>", "", page.get("/review/new/count/", given).content.decode())
             return " ".join(unescape(text).split())
 
-        assert count(limit="200") == "8 recorded rollouts join."
-        assert count(**{"f-verdict": "failed", "limit": "3"}) == "4 recorded rollouts; the newest 3 are added."
+        assert count(limit="200") == "8 recorded rollouts will be added."
+        assert count(**{"f-verdict": "failed", "limit": "3"}) == "4 recorded rollouts: newest 3 will be added."
         assert count(**{"f-turns_min": "x"}).startswith("turns_min:")
         assert count(limit="many") == "limit is a whole number, not 'many'"
         assert count(queue="quality") == "No recorded rollout that is not in the queue yet."
         queue.items.order_by("pk").first().delete()  # type: ignore[union-attr]
-        assert count(queue="quality") == "1 recorded rollout not in the queue yet joins."
+        assert count(queue="quality") == "1 recorded rollout not in the queue yet will be added."
         assert page.get("/review/new/count/", {"queue": "none"}).status_code == 404
         assert browser(people["reviewer"]).get("/review/new/count/").status_code == 403
         given = {"name": "by-fields", "questions": EXAMPLE.model_dump_json(), "f-verdict": "failed", "limit": "3"}

@@ -48,7 +48,7 @@ class TestQuestions:
     @pytest.mark.parametrize(
         ("answers", "field", "words"),
         [
-            ({"quality": "3"}, "verdict", "this is needed"),
+            ({"quality": "3"}, "verdict", "required; give an answer"),
             ({"verdict": "perhaps", "quality": "3"}, "verdict", "one of right, partly, wrong; found 'perhaps'"),
             ({"verdict": "right", "quality": "6"}, "quality", "one of 1, 2, 3, 4, 5"),
             ({"verdict": ["right"], "quality": 3}, "verdict", "one answer is needed, not list"),

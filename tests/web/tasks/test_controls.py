@@ -116,7 +116,7 @@ def test_strength_is_shown_and_filtered(version: TaskVersion, people, bearer) ->
     client.force_login(people["reviewer"])
     page = client.get(f"/tasks/{version.task.slug}/").content.decode()
     assert re.search(r"75\s*% of 4 mutants rejected", page)
-    assert 'title="attempt 1"' in page and "5 in the pool" in page and "none found" in page
+    assert "</strong> attempt 1</span>" in page and "5 in the pool" in page and "none found" in page
     listed = client.get("/tasks/?strength_max=0.8").content.decode()
     assert version.task.slug in listed and re.search(r"75\s*%", listed)
     headers = bearer("viewer")

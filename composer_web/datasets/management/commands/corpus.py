@@ -1,4 +1,4 @@
-"""manage.py corpus: text for mid-training, kept clear of the suites of this installation."""
+"""manage.py corpus: text for mid-training, decontaminated against the suites of this installation."""
 
 from __future__ import annotations
 

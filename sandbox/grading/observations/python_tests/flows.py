@@ -437,7 +437,7 @@ class Flows:
             return False
         if isinstance(func, ast.Name):
             found = self.program.imported(func)
-            if found is not None and found.is_product:
+            if (found is not None and found.is_product) or self.is_product(func):
                 return True
         if isinstance(func, ast.Attribute):
             root = func.value
@@ -498,6 +498,10 @@ class Flows:
                 if key is not None and self._are_product(key, depth):
                     return True
                 return self.is_product(value, depth + 1) and _module_like(self.program.imported(value), node.attr)
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                return bool(items) and all(self.is_product(item, depth + 1) for item in items)
+            case ast.Call(args=[function, *_]) if called(node) == "partial":
+                return self.is_product(function, depth + 1)
             case ast.Call(func=func):
                 name = called(node)
                 return name[:1].isupper() and not name.isupper() and self.is_product(func, depth + 1)
@@ -510,6 +514,10 @@ class Flows:
         found = self.program.functions.get(key)
         if isinstance(found, ast.ClassDef):
             return any(self.is_product(base, depth + 1) for base in found.bases)
+        owner = next((one for one in self.program.functions.values() if id(one) == key[0]), None)
+        tables = [table for names, table in rows_of(owner) if names == [key[1]]] if isinstance(owner, Function) else []
+        if tables:
+            return all(self.is_product(table, depth + 1) for table in tables)
         if not sources and key[1] in self.program.names.get(key[0], ()):
             made = [value for one in self.program.fixtures(key[1]) for value in results(one)]
             taker = any(id(one) == key[0] for one in self.program.takers(key[1]))

@@ -103,7 +103,7 @@ def test_a_run_can_start_after_another_one(world: seed.World) -> None:
     [
         ({"stage.rl.steps": "many"}, "stage.rl.steps", "A whole number is needed; found &#x27;many&#x27;."),
         ({"stage.rl.sampling.temperature": "3"}, "stage.rl.sampling.temperature", "Must be &gt; 0, ≤ 2; found"),
-        ({"name": ""}, "name", "This is needed"),
+        ({"name": ""}, "name", "Required; give a value."),
         ({"stage.rl.max_in_flight_groups": "99"}, "stage.rl.max_in_flight_groups", "needs max_off_policy_steps"),
         ({"stage.rl.steps": "4000"}, "stage.rl.suite", "has 64"),
         ({"policy": "nobody"}, "policy", "there is no policy"),
