@@ -11,7 +11,7 @@ from sandbox.packages.build import build_archive
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName
-from tests.sandbox.grading import compiled, greetings, prices
+from tests.sandbox.grading import compiled, greetings, prices, readers
 from tests.sandbox.grading.audit.sessions.repository import TASK
 from tests.sandbox.grading.javascript_attacks import ATTACKS
 from tests.sandbox.grading.make import LEDGER, LEDGER_TEST_FILE, ledger_task
@@ -76,6 +76,10 @@ PLAIN: dict[TaskName, TaskSpec] = {
     "hasty": HASTY,
     "prices": prices.TASK,
     "greet-python": greetings.PYTHON_COUNTED,
+    "greet-python-helper": readers.IN_HELPER_TASK,
+    "greet-python-set-up": readers.IN_SET_UP_TASK,
+    "greet-python-double": readers.IN_DOUBLE_TASK,
+    "greet-python-file": readers.IN_FILE_TASK,
     **LEARNED,
 }
 """Those that need no environment to be built."""

@@ -14,7 +14,6 @@ from composer_web.runs.charts import comparing, layouts, panels
 from composer_web.runs.live import feed
 from composer_web.runs.models import Run
 
-
 BEST_OF_K = ("reward/best_of_k", "eval/best_of_k")
 """Metrics that are averaged over runs of one K only."""
 

@@ -245,3 +245,9 @@ class Greetings(unittest.TestCase):
     PYTHON_RIGHT,
     ("test_greet.py::Greetings::test_polite", "test_greet.py::Greetings::test_bob"),
 )
+
+
+def python_task(hidden: dict[str, str], *, right: str, wrong: str) -> TaskSpec:
+    """A task of `test_greet.py` and other hidden files, in which both tests of `Greetings` must start to pass."""
+    ids = tuple(f"test_greet.py::Greetings::{name}" for name in ("test_polite", "test_bob"))
+    return _task("unittest", {"greet.py": wrong}, hidden, "greet.py", right, ids)

@@ -23,6 +23,8 @@ ASSERTS = re.compile(
 """What a test decides by, if it does not report."""
 COMPARES = re.compile(
     rb"(?<![=!<>])[!=]==?(?!=)|\s[<>]=?\s|\bswitch\b|\binstanceof\b|\.test\s*\((?!\s*['\"`])"
+    rb"|\.exec\s*\(|[\w$)\]]\[\s*(?:['\"`] {2,}['\"`]|[\w$.]+\()|\b(?:existsSync|statSync|accessSync)\s*\("
+    rb"|\$observe\([^\n]{0,400}\breadFileSync\s*\("
     rb"|\.(?:startsWith|endsWith|includes|indexOf|lastIndexOf|match|matchAll|search|localeCompare|has|hasOwn|hasOwnProperty"
     rb"|some|every|compare|find|findLast|findIndex|findLastIndex)\s*\(|\bObject\.is\s*\("
     rb"|\bnew\s+(?:Set|Map)\s*\([^;\n]{0,300}?\)\s*\.\s*(?:size|get|keys|values|entries)\b|(?<![\w$])(?:equals|isEqual|isDeepStrictEqual|eql?|same|matches)\s*\(|(?<![\w$.])in\b(?!\s*:)"
@@ -230,7 +232,7 @@ class TestFile:
         while size != len(words):
             size = len(words)
             for one in self._made:
-                if not one.declares.isdisjoint(words):
+                if SUPPORT not in one.declares and not one.declares.isdisjoint(words):
                     words |= one.uses(words)
 
     def without(self, needed: Collection[Names], kept: Collection[Names], *, hooks: bool) -> bytes:

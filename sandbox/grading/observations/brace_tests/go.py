@@ -36,7 +36,9 @@ COMPARES = re.compile(
     rb"|\b(?:strings|bytes|slices|maps|cmp|sort|reflect|regexp|utf8|unicode)\.(?:Contains\w*|HasPrefix|HasSuffix|Count"
     rb"|Index\w*|LastIndex\w*|EqualFold|Compare\w*|Equal\w*|DeepEqual|Match\w*|Search\w*|BinarySearch\w*)\("
     rb"|\.(?:Match|Find)(?:All)?(?:String)?(?:Submatch)?(?:Index)?\("
-    rb"|\b(?:strings|bytes)\.(?:Split|Trim|Replace|Cut|Fields)\w*\([^\n]{0,400}?[\"`] {3}"
+    rb"|\b(?:strings|bytes)\.(?:Split|Trim|Replace|Cut|Fields)\w*\([^\n]{0,400}?(?:[\"`] {3}|,\s*[A-Za-z_]\w*\s*[,)])"
+    rb"|\bstrings\.NewReplacer\(|\bfmt\.S?[Ss]scan\w*\("
+    rb"|\w\[[\w.]+\("
 )
 """What shows an expectation also within a report, strings blanked out: `ocDiffers0(t, 0, strings.Count(Greet(x), "Good"))`."""
 NEUTRAL = re.compile(

@@ -32,7 +32,8 @@ COMPARES = re.compile(
     rb"|\blet\s+[\w:(&]*[\"']|\]\s*\)?\s*(?:\.get\b|\[)"
     rb"|\.(?:starts_with|ends_with|contains|contains_key|matches|match_indices|find|rfind|position|rposition|strip_prefix"
     rb"|strip_suffix|eq|ne|lt|gt|cmp|partial_cmp|eq_ignore_ascii_case|binary_search\w*|any|all|is_match)\s*\("
-    rb"|\.(?:r?splitn?|r?split_once|split_terminator|trim_\w*matches|replacen?)\s*\(\s*[^)\n]{0,80}?\" {3}"
+    rb"|\.(?:r?splitn?|r?split_once|split_terminator|replacen?)\s*\(\s*[^)\n]{0,80}?\" {3}|\.trim_\w*matches\s*\("
+    rb"|\.(?:get|remove|entry)\s*\(\s*&?[\w:]+\s*\(|\w\[\s*&?[\w:]+\s*\("
 )
 """What shows an expectation also within a report, strings blanked out: `oc_observe!(0, 0, greet(x).matches("Good"))`."""
 EXPECTS = re.compile(rb"\.expect(?:_err)?\s*\(\s*(?P<text>\"[^\"]*\")\s*,?\s*\)")

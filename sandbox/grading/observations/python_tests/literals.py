@@ -103,7 +103,7 @@ def _is_inside_input(node: ast.expr, program: Program, flows: Flows) -> bool:
             case ast.Call() if called(above).startswith("_oc_"):
                 if above.args and above.args[0] is below:
                     return True
-            case ast.Call() if _is_mark(above) or (called(above) in SET_UP and not flows.is_computed_call(above)):
+            case ast.Call() if _is_mark(above) or (called(above) in SET_UP and not flows.calls.is_computed_call(above)):
                 return True
             case ast.Call() if called(above) == "parametrize" and above.args and above.args[0] is below:
                 return True
@@ -117,11 +117,11 @@ def _is_inside_input(node: ast.expr, program: Program, flows: Flows) -> bool:
                 if _is_number(below):
                     return True
             case ast.Compare() | ast.BoolOp():
-                if flows.is_own(above, 0, set()):
+                if flows.calls.is_own(above, 0, set()):
                     return True
         below, above = above, program.parents.get(id(above))
     if isinstance(above, ast.If | ast.While) and below is above.test:
-        return flows.is_own(above.test, 0, set())
+        return flows.calls.is_own(above.test, 0, set())
     return False
 
 

@@ -56,6 +56,8 @@ class Program:
         self.functions: dict[Key, Function | ast.ClassDef] = {}
         self.loads: dict[Key, list[ast.expr]] = defaultdict(list)
         self.sources: dict[Key, list[ast.expr]] = defaultdict(list)
+        self.fills: dict[Key, list[ast.expr]] = defaultdict(list)
+        """What is put into the object that a name stands for: `seen[key] = value`, `seen.add(value)`."""
         self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
         for tree in trees.values():
             self._declare(tree)
@@ -107,7 +109,11 @@ class Program:
                         self.sources[id(self.scope(part)), part.id].append(value)
                     elif isinstance(part, ast.Attribute) and (class_ := self.class_of(part.value)) is not None:
                         self.sources[id(class_), "." + part.attr].append(value)
+                if isinstance(target, ast.Subscript) and (key := self._holder(target.value)) is not None:
+                    self.fills[key] += [target.slice, value]
             match node:
+                case ast.Call(func=ast.Attribute(value=holder)) if (key := self._holder(holder)) is not None:
+                    self.fills[key] += [*node.args, *(word.value for word in node.keywords)]
                 case ast.Name(ctx=ast.Load()):
                     if (key := self.resolve(node)) is not None:
                         self.loads[key].append(node)
@@ -115,6 +121,9 @@ class Program:
                     self.attributes[node.attr].append(node)
                     if (key := self.member(node)) is not None:
                         self.loads[key].append(node)
+
+    def _holder(self, node: ast.expr) -> Key | None:
+        return self.resolve(node) if isinstance(node, ast.Name) else None
 
     def scope(self, node: ast.AST) -> ast.AST:
         """The function, class or module that a node stands in."""
@@ -196,8 +205,9 @@ class Program:
         if key is None:
             return None
         found = self.functions.get(key)
-        if found is None and len(self.sources[key]) == 1 and isinstance(self.sources[key][0], ast.Lambda):
-            return self.sources[key][0]
+        sources = self.sources[key]
+        if found is None and len(sources) == 1 and isinstance(sources[0], ast.Lambda):
+            return sources[0]
         return found
 
     def fixtures(self, name: str) -> Iterator[Function]:

@@ -159,6 +159,16 @@ def test_rust(body, found):
         (GO, go('\tn := 0\n\tfor _, x := range All() {\n\t\tif x == "Good day" {\n\t\t\tn++\n\t\t}\n\t}\n'
                 "\tif n != 1 {\n\t\tt.Fatal(n)\n\t}"), True),
         (GO, go('\tif got := map[string]int{"Good day": 7}[F(1)]; got != 7 {\n\t\tt.Fatal(got)\n\t}'), True),
+        (GO, go('\tword := "Good day"\n\tif got := strings.TrimPrefix(F(1), word); got != "!" {\n\t\tt.Fatal()\n\t}'), True),
+        (GO, go('\tr := strings.NewReplacer("Good day", "x")\n\tif got := r.Replace(F(1)); got != "x" {\n\t\tt.Fatal()\n\t}'),
+         True),
+        (GO, go('\tvar got string\n\tfmt.Sscanf(F(1), "Good day %s", &got)\n\tif got != "a" {\n\t\tt.Fatal()\n\t}'), True),
+        (RUST, rust('let word = "Good day"; assert_eq!(f(1).trim_start_matches(word), "!");'), True),
+        (RUST, rust('let kinds = HashMap::from([("Good day", 7)]); assert_eq!(kinds.get(f(1).as_str()).copied(), Some(7));'),
+         True),
+        (JS, js("const seen = {};\n  seen[f(1)] = true;\n  assert.strictEqual(seen['Good day'], true);"), True),
+        (JS, js("assert.strictEqual(/^Good day, (.*)$/.exec(f(1))[1], 'ann');"), True),
+        (JS, js("assert.strictEqual(KINDS[f(1)], 'formal');"), True),
         (GO, go('\tif got := strings.Split(F("a"), ", "); len(got) != 2 {\n\t\tt.Fatal(got)\n\t}'), False),
         (GO, go('\tfor i := 0; i < 3; i++ {\n\t\tif got := F(i); got != 7 {\n\t\t\tt.Error(got)\n\t\t}\n\t}'), False),
         (GO, go("\tfor _, c := range []struct {\n\t\tin      int\n\t\twantErr bool\n\t}{{1, true}} {\n"
