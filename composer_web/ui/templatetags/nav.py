@@ -78,6 +78,8 @@ HELP: dict[str, str] = {
     "/runs/studies": "how-to/midtrain-study/",
     "/reports": "guides/reports/",
     "/datasets": "design/learning/",
+    "/datasets/corpora": "design/policy/",
+    "/datasets/new-corpus": "design/policy/",
     "/policies": "concepts/weight-sync/",
     "/rollouts": "concepts/rollout/",
     "/groups": "concepts/group/",

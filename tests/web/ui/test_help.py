@@ -26,6 +26,7 @@ STATES = {
     "tasks.Suite.purpose": "suite", "tasks.GenerationJob.state": "generation", "review.Draft.state": "draft",
     "policies.Policy.kind": "policy", "policies.MeasurementOrder.state": "order", "policies.PolicyImport.state": "order",
     "repositories.Environment.state": "environment", "datasets.Dataset.state": "dataset",
+    "datasets.Corpus.state": "dataset",
 }  # fmt: skip
 """Field with states → the kind of its meanings."""
 ELSEWHERE = {"rollouts.Export.state", "alerts.Delivery.state", "alerts.Rule.severity", "runs.FileDeletion.state"}
