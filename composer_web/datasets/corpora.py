@@ -84,9 +84,9 @@ def get(name: str) -> Corpus:
 
 def _plain() -> list[Path]:
     """Folders that no project prepares."""
+    taken = set(Corpus._base_manager.values_list("name", flat=True))
     if not root().is_dir():
         return []
-    taken = set(Corpus._base_manager.values_list("name", flat=True))
     return sorted(
         path for path in root().iterdir() if path.is_dir() and path.name not in taken and not path.name.startswith(".")
     )
