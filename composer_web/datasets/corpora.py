@@ -53,7 +53,7 @@ def visible(name: str) -> bool:
 
 
 def provenance(name: str, field: str) -> store.Provenance:
-    """Of a prepared corpus. Raises UserError that says what there is."""
+    """Facts of a prepared corpus. Raises UserError that says what there is."""
     row = Corpus.objects.filter(name=name).first()
     if row is not None and row.state != "done":
         raise UserError(field, f"corpus {name!r} is {row.state}{f': {row.cause}' if row.cause else ''}")

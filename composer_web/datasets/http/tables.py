@@ -32,7 +32,7 @@ class DatasetTable(Table):
 
 
 class CorpusTable(Table):
-    """Of a list: corpora of the installation have no row."""
+    """A table of a list: corpora of the installation have no row."""
 
     name = tables.Column(linkify=("datasets:corpus", {"name": tables.A("name")}), attrs=STRONG)
     state = tables.Column()
