@@ -21,6 +21,7 @@ from composer_web.api.auth import needs
 from composer_web.api.names import refuse_unknown
 from composer_web.core.errors import worded
 from composer_web.datasets.http.api import router as datasets
+from composer_web.datasets.http.corpora_api import router as corpora
 from composer_web.evals.http.api import router as evals
 from composer_web.evals.http.release_api import router as releases
 from composer_web.gateway.http.api import router as gateway
@@ -118,6 +119,7 @@ api.add_router("/findings", findings, tags=["findings"])
 api.add_router("/review", review_queues, tags=["review"])
 api.add_router("/annotations", annotations_router, tags=["review"])
 api.add_router("/drafts", drafts, tags=["review"])
+api.add_router("/corpora", corpora, tags=["corpora"])
 api.add_router("/datasets", datasets, tags=["datasets"])
 api.add_router("/tasks", tasks, tags=["tasks"])
 api.add_router("/curation", curation, tags=["tasks"])

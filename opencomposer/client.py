@@ -107,7 +107,7 @@ class Client:
         body: Any = None,
         *,
         params: Json | None = None,
-        files: Mapping[str, Upload] | None = None,
+        files: Mapping[str, Upload | list[Path]] | None = None,
         **parts: Any,
     ) -> Any:
         """With `files`, `body` holds the other fields of a multipart form."""
@@ -130,12 +130,16 @@ class Client:
         *,
         params: Json | None = None,
         body: Any = None,
-        files: Mapping[str, Upload] | None = None,
+        files: Mapping[str, Upload | list[Path]] | None = None,
         **parts: Any,
     ) -> Any:
         """Decoded JSON, or None for an empty answer."""
         with ExitStack() as open_files:
-            attached = {name: _opened(one, open_files) for name, one in (files or {}).items()}
+            attached = [
+                (name, _opened(one, open_files))
+                for name, given in (files or {}).items()
+                for one in (given if isinstance(given, list) else [given])
+            ]
             request = self._http.build_request(
                 method,
                 _filled(path, parts),

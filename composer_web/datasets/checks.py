@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from composer_web.core.errors import UserError
-from composer_web.datasets import guards, selectors
-from composer_web.env import env
+from composer_web.datasets import codebases, corpora, guards, selectors
 from trainer.config import MidtrainConfig, RunConfig, SFTConfig
 from trainer.midtrain.corpus.clean import Guard
-from trainer.midtrain.corpus.readers import SourceUnreadable
-from trainer.midtrain.corpus.store import provenance
 
 
 def check(config: RunConfig) -> list[str]:
@@ -22,11 +18,11 @@ def check(config: RunConfig) -> list[str]:
 def check_data(stage: MidtrainConfig | SFTConfig) -> list[str]:
     """Warnings that a person should read. Raises UserError naming the setting whose data are not there."""
     warnings: list[str] = []
-    if stage.codebase and not (env().data / "corpora" / stage.codebase).is_dir():
-        raise UserError(
-            "stage.codebase",
-            f"there is no folder {stage.codebase!r} in {env().data / 'corpora'}; clone the repository there, or name none",
-        )
+    if stage.codebase:
+        codebases.of_run(stage.codebase)
+    trained = list(stage.corpora) if isinstance(stage, MidtrainConfig) else [stage.replay_corpus]
+    if stage.codebase and stage.codebase.removeprefix("corpus:") in trained:
+        warnings.append(f"codebase {stage.codebase!r} is trained on as well: its loss says how much was memorised")
     if isinstance(stage, MidtrainConfig):
         for name in stage.corpora:
             warnings += _corpus(name, "stage.corpus" if stage.corpus else "stage.corpus_mixture")
@@ -43,14 +39,7 @@ def check_data(stage: MidtrainConfig | SFTConfig) -> list[str]:
 
 
 def _corpus(name: str, field: str) -> list[str]:
-    try:
-        made = provenance(env().data / "corpora" / name)
-    except SourceUnreadable as error:
-        known = ", ".join(selectors.corpora()) or "none yet"
-        raise UserError(
-            field, f"there is no prepared corpus {name!r}; there are: {known}; prepare one with manage.py corpus"
-        ) from error
-    return _unguarded(f"corpus {name!r}", made.guards)
+    return _unguarded(f"corpus {name!r}", corpora.provenance(name, field).guards)
 
 
 def _unguarded(what: str, known: Iterable[Guard]) -> list[str]:

@@ -1,9 +1,9 @@
-"""What a dataset is asked for by, the same for page, API and command."""
+"""What datasets and corpora are asked for by, the same for page, API and command."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from ninja import Schema
 from pydantic import Field
@@ -31,6 +31,38 @@ class Wanted(Body):
 
 class DatasetIn(Wanted):
     name: str = Field(pattern=NAME, description="Unused so far; runs name it in `stage.dataset`")
+
+
+class CorpusWanted(Body):
+    """Sources of a corpus, and suites to keep clear of."""
+
+    sources: list[Annotated[str, Field(min_length=1, max_length=400)]] = Field(
+        default=[],
+        max_length=50,
+        description="`repository:NAME` (its commit at HEAD), `environment:NAME`, or a file or folder below the data folder's "
+        "`incoming`",
+    )
+    suites: list[str] | None = Field(
+        default=None, description="Suites to keep clear of; all that are held out or benchmarks when not given"
+    )
+
+
+class CorpusIn(CorpusWanted):
+    name: str = Field(pattern=NAME, description="Unused so far in this installation; runs name it in `stage.corpus`")
+
+
+class CorpusOut(Schema):
+    name: str
+    state: str
+    documents: int
+    characters: int
+    dropped: int
+    installed: bool = Field(description="Prepared by `manage.py corpus`, for every project")
+    wanted: dict[str, Any]
+    provenance: dict[str, Any] | None
+    cause: str
+    created_at: datetime
+    finished_at: datetime | None
 
 
 class DatasetOut(Schema):

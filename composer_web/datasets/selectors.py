@@ -1,13 +1,14 @@
-"""Read queries of datasets and corpora."""
+"""Read queries of datasets."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from django.db.models import QuerySet
 
 from composer_web.core.errors import NotFound, UserError
 from composer_web.datasets.models import Dataset
 from composer_web.datasets.services import incoming
-from composer_web.env import env
 from trainer.sft.conversations.readers import SUFFIXES
 from trainer.sft.conversations.store import Provenance
 
@@ -48,27 +49,10 @@ def names() -> list[str]:
     return list(Dataset.objects.filter(state="done").order_by("name").values_list("name", flat=True)[:MAX_SHOWN])
 
 
-def waiting_files() -> list[str]:
-    """Files in the folder for uploads too large for a browser."""
+def waiting_files(suffixes: Sequence[str] = SUFFIXES) -> list[str]:
+    """Folders and files of these suffixes in the folder for uploads too large for a browser."""
     if not incoming().is_dir():
         return []
     return sorted(
-        path.name for path in incoming().iterdir() if path.is_dir() or path.suffix in SUFFIXES
+        path.name for path in incoming().iterdir() if path.is_dir() or path.suffix in suffixes
     )[:MAX_SHOWN]  # fmt: skip
-
-
-def codebases() -> list[str]:
-    """Names of the folders beside the corpora, as an operator of the machine put them there: their loss can be measured."""
-    place = env().data / "corpora"
-    if not place.is_dir():
-        return []
-    prepared = set(corpora())
-    return sorted(path.name for path in place.iterdir() if path.is_dir() and path.name not in prepared)[:MAX_SHOWN]
-
-
-def corpora() -> list[str]:
-    """Names of the prepared corpora."""
-    place = env().data / "corpora"
-    if not place.is_dir():
-        return []
-    return sorted(path.name for path in place.iterdir() if (path / "provenance.json").is_file())[:MAX_SHOWN]

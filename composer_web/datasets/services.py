@@ -5,36 +5,37 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from django.db import transaction
 from django.utils import timezone
 
 from composer_web.accounts.access import Access, acting
-from composer_web.accounts.models import DEFAULT_PROJECT, User
+from composer_web.accounts.models import DEFAULT_PROJECT, Project, User
 from composer_web.accounts.services import audit
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.queue import leases
 from composer_web.core.queue.outbox import enqueue
 from composer_web.datasets import choosing, guards
-from composer_web.datasets.models import OPEN, Dataset, DatasetRollout
+from composer_web.datasets.models import OPEN, Corpus, Dataset, DatasetRollout, Prepared
 from composer_web.datasets.schemas import NAME, Wanted
 from composer_web.env import env
 from composer_web.live.hints import hint
 from composer_web.runs.models import Run
-from trainer.midtrain.corpus.readers import SourceUnreadable
+from trainer.midtrain.corpus.readers import SourceUnreadable, printable
 from trainer.sft.conversations.conversation import Conversation, SourceFacts, Unfit
 from trainer.sft.conversations.readers import SUFFIXES
-from trainer.sft.conversations.store import file_sources, prepare, read_sources
+from trainer.sft.conversations.store import PROVENANCE, Provenance, file_sources, prepare, provenance, read_sources
 
 MAX_SECONDS = 3000.0
 """Deadline of one preparation."""
 MAX_UPLOAD = 256 << 20
 MAX_FILES = 50
 CHUNK = 1 << 20
+P = TypeVar("P", bound=Prepared)
 
 
 class Upload(Protocol):
@@ -54,67 +55,75 @@ def folder_of(dataset: Dataset) -> Path:
     return root() / str(dataset.pk)
 
 
-def uploads_of(dataset: Dataset) -> Path:
-    return root() / f"{dataset.pk}.sources"
+def uploads_of(made: Prepared) -> Path:
+    return root() / f"{'corpus-' if isinstance(made, Corpus) else ''}{made.pk}.sources"
 
 
 def ask(*, name: str, wanted: Wanted, files: Mapping[str, Upload] | None = None, actor: User | None = None) -> Dataset:
     """A worker will prepare it. Raises UserError naming the field, Conflict when the name is taken."""
-    if not re.fullmatch(NAME, name):
-        raise UserError("name", f"name is {name!r}: letters, digits, . _ and -, at most 80, beginning with no sign")
+    check_name(name)
     if wanted.folder:
-        _below(wanted.folder)
+        below(wanted.folder)
     if wanted.rollouts and not choosing.chosen(wanted.rollouts).exists():
         raise UserError("rollouts", f"no graded rollout is left by {wanted.rollouts!r}; widen the filters")
     if not (wanted.folder or wanted.rollouts or files):
         raise UserError("files", "choose files, a folder or rollouts: a dataset needs a source")
-    _fit(files or {})
+    fit(files or {}, SUFFIXES)
     suites = guards.chosen(wanted.suites)
     with transaction.atomic():
         if Dataset.objects.filter(name=name).exists():
             raise Conflict(f"there is a dataset {name!r} already; choose another name, or remove that one", "name")
         kept = wanted.model_copy(update={"suites": suites})
         made = Dataset.objects.create(name=name, wanted=kept.model_dump(mode="json"), created_by=actor)
-        _keep(made, files or {})
+        keep(made, files or {})
         audit(actor=actor, action="dataset.create", target=f"dataset:{made.pk}", name=name)
         enqueue("datasets.prepare", {"dataset_id": made.pk}, queue="io", key=f"dataset:{made.pk}")
         hint("datasets")
     return made
 
 
-def _fit(files: Mapping[str, Upload]) -> None:
+def check_name(name: str) -> None:
+    """Raises UserError."""
+    if not re.fullmatch(NAME, name):
+        raise UserError("name", f"name is {name!r}: letters, digits, . _ and -, at most 80, beginning with no sign")
+
+
+def fit(files: Mapping[str, Upload], suffixes: Sequence[str]) -> None:
+    """Raises UserError."""
     if len(files) > MAX_FILES:
         raise UserError("files", f"{len(files)} files; at most {MAX_FILES}: put them into a folder below incoming")
     for name in files:
-        if PurePosixPath(name).suffix not in SUFFIXES:
-            raise UserError("files", f"{name!r} is no {', '.join(SUFFIXES)} file")
+        if PurePosixPath(name).suffix not in suffixes:
+            raise UserError("files", f"{name!r} is no {', '.join(suffixes)} file")
 
 
-def _keep(dataset: Dataset, files: Mapping[str, Upload]) -> None:
+def keep(made: Prepared, files: Mapping[str, Upload]) -> None:
     """Uploads are copied in pieces under plain names. Raises UserError for one that is too large."""
     for number, (name, data) in enumerate(files.items()):
-        uploads_of(dataset).mkdir(parents=True, exist_ok=True)
+        uploads_of(made).mkdir(parents=True, exist_ok=True)
         plain = re.sub(r"[^\w.-]", "_", PurePosixPath(name.replace("\\", "/")).name)[-80:].lstrip(".")
-        target, written = uploads_of(dataset) / f"{number:02d}-{plain}", 0
+        target, written = uploads_of(made) / f"{number:02d}-{plain}", 0
         with target.open("wb") as out:
             while piece := data.read(CHUNK):
                 written += len(piece)
                 if written > MAX_UPLOAD:
-                    shutil.rmtree(uploads_of(dataset), ignore_errors=True)
+                    shutil.rmtree(uploads_of(made), ignore_errors=True)
                     raise UserError(
                         "files", f"{name!r} has more than {MAX_UPLOAD} bytes; put it below incoming instead"
                     )
                 out.write(piece)
 
 
-def _below(given: str) -> Path:
+def below(given: str, field: str = "folder") -> Path:
     """A path below `incoming`, links followed. Raises UserError for any other, whether it exists or not."""
     base = incoming().resolve()
-    path = (base / given).resolve()
-    if not path.is_relative_to(base) or not path.exists():
-        raise UserError(
-            "folder", f"there is no {given!r} in the folder incoming of the data folder; put the files there"
-        )
+    try:
+        path = (base / given).resolve()
+        there = path.is_relative_to(base) and path.exists()
+    except (OSError, ValueError):  # too long for a file system, or with a NUL
+        there = False
+    if not there:
+        raise UserError(field, f"there is no {given!r} in the folder incoming of the data folder; put the files there")
     return path
 
 
@@ -123,26 +132,54 @@ def write(dataset_id: int) -> str:
 
     The task holds a lease. Raises LeaseLost where another worker prepares it by now.
     """
-    dataset = Dataset.objects.select_related("created_by").filter(pk=dataset_id, state__in=OPEN).first()
-    if dataset is None:
+    return carry_out(Dataset, dataset_id, _prepared)
+
+
+def carry_out(rows: type[P], pk: int, prepared: Callable[[P], str]) -> str:
+    """Prepare a row that waits, or whose worker died, as the person who asked for it. Raises LeaseLost."""
+    found = rows.objects.select_related("created_by").filter(pk=pk, state__in=OPEN).first()
+    if found is None:
         return "nothing to do"
-    _say(dataset, state="running")
+    say(found, state="running")
     try:
-        project = dataset.project_id or DEFAULT_PROJECT
-        with acting(Access(dataset.created_by_id or 0, "viewer", project, project)):
-            made = _prepared(dataset)
+        project = found.project_id or DEFAULT_PROJECT
+        libraries = tuple(Project.objects.filter(library=True, archived_at=None).values_list("pk", flat=True))
+        with acting(Access(found.created_by_id or 0, "viewer", project, project, libraries)):
+            said = prepared(found)
     except (UserError, SourceUnreadable, OSError) as error:
-        _say(dataset, state="failed", cause=str(error)[:2000], finished_at=timezone.now())
+        say(found, state="failed", cause=printable(str(error), 2000), finished_at=timezone.now())
         return f"failed: {error}"
-    return f"{made} conversations"
+    shutil.rmtree(uploads_of(found), ignore_errors=True)
+    return said
 
 
-def _prepared(dataset: Dataset) -> int:
+def look(end: float) -> None:
+    """Raises LeaseLost, and UserError after the deadline."""
+    leases.check()
+    if time.monotonic() > end:
+        raise UserError("", f"it was not prepared within {MAX_SECONDS / 60:.0f} minutes; choose fewer sources")
+
+
+def _prepared(dataset: Dataset) -> str:
+    complete = (folder_of(dataset) / PROVENANCE).is_file()  # by a worker that died before it could say so
+    made = provenance(folder_of(dataset)) if complete else _written(dataset)
+    say(
+        dataset,
+        state="done",
+        provenance=made.model_dump(mode="json"),
+        conversations=made.conversations,
+        dropped=sum(made.dropped.values()),
+        finished_at=timezone.now(),
+    )
+    return f"{made.conversations} conversations"
+
+
+def _written(dataset: Dataset) -> Provenance:
     from composer_web.datasets import sampling  # only in the worker: it brings torch
 
     wanted = Wanted.model_validate(dataset.wanted)
     suites = wanted.suites or []
-    paths = [_below(wanted.folder)] if wanted.folder else []
+    paths = [below(wanted.folder)] if wanted.folder else []
     uploads = uploads_of(dataset)
     found = file_sources([*paths, *sorted(uploads.iterdir())] if uploads.is_dir() else paths)
     sources: list[SourceFacts] = [facts for _, facts in found]
@@ -156,28 +193,16 @@ def _prepared(dataset: Dataset) -> int:
 
     def read() -> Iterator[Conversation | Unfit]:
         for conversation in chain(read_sources(found), sampling.conversations_of(ids)):
-            leases.check()
-            if time.monotonic() > end:
-                raise UserError("", f"it was not prepared within {MAX_SECONDS / 60:.0f} minutes; choose fewer sources")
+            look(end)
             yield conversation
 
-    made = prepare(
+    return prepare(
         folder_of(dataset),
         read(),
         sources=sources,
         guards=guards.guards_of(suites),
         against=guards.tasks_of(suites),
     )
-    _say(
-        dataset,
-        state="done",
-        provenance=made.model_dump(mode="json"),
-        conversations=made.conversations,
-        dropped=sum(made.dropped.values()),
-        finished_at=timezone.now(),
-    )
-    shutil.rmtree(uploads, ignore_errors=True)
-    return made.conversations
 
 
 @transaction.atomic
@@ -189,10 +214,10 @@ def _name_rollouts(dataset: Dataset, ids: list[int]) -> None:
     DatasetRollout.objects.bulk_create(rows, ignore_conflicts=True, batch_size=5000)
 
 
-def _say(dataset: Dataset, **values: object) -> None:
+def say(made: Prepared, **values: object) -> None:
     with transaction.atomic():
         leases.fence()
-        Dataset.objects.filter(pk=dataset.pk).update(**values)
+        type(made)._base_manager.filter(pk=made.pk).update(**values)
     hint("datasets")
 
 

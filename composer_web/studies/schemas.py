@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from composer_web.api.schemas import Body
 from composer_web.studies.levels import LEVELS
 from trainer.config import MidtrainConfig, RLConfig, RunConfig, SFTConfig
-from trainer.config.parts import FOLDER, POOL, RUN_NAME
+from trainer.config.parts import CODEBASE, POOL, RUN_NAME
 
 MAX_SEEDS = 7
 
@@ -26,8 +26,9 @@ class StudyIn(Body):
     )
     codebase: str = Field(
         default="",
-        pattern=FOLDER,
-        description="Folder or git repository below `corpora` whose loss is measured after mid-training and after SFT; "
+        pattern=CODEBASE,
+        description="`repository:NAME`, `environment:NAME`, `corpus:NAME` or a folder below `corpora`, whose loss is measured "
+        "after mid-training and after SFT; "
         "empty: the held-out loss of SFT takes its place",
     )
     pool: str = Field(default="", pattern=POOL, description="Pool of train workers; empty: the default pool")

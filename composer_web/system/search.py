@@ -75,6 +75,7 @@ DO: tuple[tuple[str, str, str, str], ...] = (
     ("New report", "plus", "runs:report-new", "operator"),
     ("New review queue", "plus", "review:list", "operator"),
     ("New dataset", "plus", "datasets:new", "operator"),
+    ("New corpus", "plus", "datasets:corpus-new", "operator"),
     ("Add a repository", "plus", "repositories:new", "operator"),
     ("Import tasks", "upload", "tasks:imports", "operator"),
 )

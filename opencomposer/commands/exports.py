@@ -1,4 +1,4 @@
-"""Tables as files, written by a worker, and datasets to train on."""
+"""Tables as files, written by a worker, and datasets and corpora to train on."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from opencomposer.session import Session
 from opencomposer.waiting import EXPORT_SECONDS, wait, wait_export
 
 EXPORT_COLUMNS = ("id", "what", "format", "query", "state", "rows", "bytes", "expires_at")
+CORPUS_COLUMNS = ("name", "state", "documents", "characters", "dropped", "installed", "cause", "created_at")
 DATASET_COLUMNS = ("id", "name", "state", "conversations", "dropped", "cause", "created_at")
 Table = Literal[
     "rollouts", "findings", "annotations", "runs", "metrics", "evaluations", "leaderboard", "tasks", "sessions"
@@ -121,4 +122,67 @@ def _prepared(session: Session, pk: int, timeout: float) -> dict[str, Any]:
     )
 
 
-NOUNS = (exports, datasets)
+corpora = Noun("corpora", "Text that mid-training learns from.", panel="Data")
+corpora.lists("/corpora", CORPUS_COLUMNS, "List corpora, those of the installation last.", paged=False)
+
+
+@corpora.command("get", example="ours --follow")
+def get_corpus(session: Session, name: str, follow: Follow = False, timeout: Timeout = PATIENCE) -> None:
+    """Show a corpus: its sources, languages and licences, and what was left out."""
+    if follow:
+        session.output.last(_ready(session, name, timeout), CORPUS_COLUMNS)
+    else:
+        session.output.one(session.api.get("/corpora/{name}", name=name))
+
+
+@corpora.command("create", example="ours --source repository:ours --file notes.jsonl --follow")
+def create_corpus(
+    session: Session,
+    name: str,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="repository:NAME, environment:NAME, or a file or folder below incoming in the server's data folder; "
+            "may be repeated."
+        ),
+    ] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(help="File to upload: JSONL or Parquet with a text a row; may be repeated.")
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SUITE",
+            help="Decontaminate against this suite; may be repeated (default: held-out and benchmarks).",
+        ),
+    ] = None,
+    follow: Follow = False,
+    timeout: Timeout = PATIENCE,
+) -> None:
+    """Prepare a corpus from repositories, folders of the server, and files."""
+    wanted = fields(sources=source, suites=against)
+    if file:
+        files = {"file": [readable(one) for one in file]}
+        made = session.api.post("/corpora/{name}/files", wanted, files=files, name=name)
+    else:
+        made = session.api.post("/corpora", {"name": name, **wanted})
+    if follow:
+        session.output.last(_ready(session, name, timeout), CORPUS_COLUMNS)
+    else:
+        session.output.rows([made], CORPUS_COLUMNS)
+
+
+corpora.deletes("/corpora/{name}", "Delete a corpus that no run names.", example="ours")
+
+
+def _ready(session: Session, name: str, timeout: float) -> dict[str, Any]:
+    return wait(
+        lambda: session.api.get("/corpora/{name}", name=name),
+        what=f"corpus {name}",
+        ended=("done", "failed"),
+        good=("done",),
+        timeout=timeout,
+    )
+
+
+NOUNS = (exports, datasets, corpora)

@@ -57,7 +57,9 @@ def create_study(
     midtrain: Annotated[str | None, typer.Option(help="Preset of mid-training; `presets list` names them.")] = None,
     sft: Annotated[str | None, typer.Option(help="Preset of SFT.")] = None,
     rl: Annotated[str | None, typer.Option(help="Preset of RL.")] = None,
-    codebase: Annotated[str | None, typer.Option(help="Folder below corpora whose loss is measured.")] = None,
+    codebase: Annotated[
+        str | None, typer.Option(help="repository:NAME, environment:NAME, corpus:NAME or a folder.")
+    ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Seeds; each has a chain of every level.")] = None,
     changes: Annotated[
         list[str] | None,

@@ -15,6 +15,7 @@ import uvicorn
 from django.db import connections
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
+from composer_web.datasets import corpora
 from composer_web.datasets import services as datasets
 from tests.browser import benchmark, seed
 from tests.browser.screenshots import browser, chromium, log_in
@@ -96,6 +97,7 @@ def serve() -> Iterator[str]:
     server.should_exit = True
     thread.join(10)
     _empty_database()
+    shutil.rmtree(corpora.root(), ignore_errors=True)
     shutil.rmtree(datasets.root(), ignore_errors=True)  # numbers begin again, and a dataset never replaces another
     _end_connections_of_the_server(before)
     connections["default"].close()  # this one is kept apart from the connection used without a browser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP
@@ -13,8 +14,9 @@ from composer_web.accounts.services import create_user
 from composer_web.alerts.models import Webhook
 from composer_web.alerts.rules import services as alerts
 from composer_web.alerts.rules import watching
+from composer_web.datasets import corpora, corpus_services
 from composer_web.datasets import services as datasets
-from composer_web.datasets.schemas import Wanted
+from composer_web.datasets.schemas import CorpusWanted, Wanted
 from composer_web.review import services as review
 from composer_web.review.questions import EXAMPLE
 from composer_web.rollouts.models import Rollout
@@ -32,6 +34,7 @@ def offices(world: World, hook: Webhook) -> None:
     RecoveryCodes.activate(careful)
     people.invite(actor=admin, username="new-colleague", role="operator", email="new.colleague@example.org")
     _datasets(world)
+    _corpora(world)
     saved_views.save(table="runs", name="Failed this week", query="state=failed", shared=True, owner=operator)
     saved_views.save(table="runs", name="RL only", query="kind=rl", shared=False, owner=admin)
     saved_views.save(
@@ -69,3 +72,16 @@ def _datasets(world: World) -> None:
     broken = datasets.ask(name="broken", wanted=Wanted(), files={"odd.jsonl": io.BytesIO(b"{}\n")}, actor=operator)
     datasets.write(broken.pk)
     datasets.ask(name="next", wanted=Wanted(), files={"more.jsonl": io.BytesIO(file)}, actor=operator)
+
+
+def _corpora(world: World) -> None:
+    """One made of a file, one whose source holds no text."""
+    operator = world.people["operator"]
+    modules = [{"text": f"def scale_{n}(by):\n    return by * {n}\n", "path": f"s{n}.py"} for n in range(9)]
+    for name, rows in (("modules", modules * 2), ("no-text", [{"body": "x"}])):
+        data = "\n".join(map(json.dumps, rows)).encode()
+        shutil.rmtree(corpora.folder_of(name), ignore_errors=True)  # of a database that is gone
+        made = corpus_services.ask(
+            name=name, wanted=CorpusWanted(), files={"modules.jsonl": io.BytesIO(data)}, actor=operator
+        )
+        corpus_services.write(made.pk)

@@ -350,6 +350,7 @@ FRESH = {
     "fresh-evals": "/evaluations/",
     "fresh-releases": "/evaluations/releases/",
     "fresh-datasets": "/datasets/",
+    "fresh-corpora": "/datasets/corpora/",
     "fresh-environments": "/environments/",
     "fresh-sessions": "/gateway/sessions/",
     "fresh-alerts": "/alerts/",

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from composer_web.env import env
 
 T = TypeVar("T")
-FILES = ("artifacts", "datasets", "environments", "exports", "redteam.json")
+FILES = ("artifacts", "corpora", "datasets", "environments", "exports", "redteam.json")
 """What rows point to in the data folder."""
 APART = 1_000_000
 """New rows of one restored product have other ids than those of the one before: caches of the process outlive both."""

@@ -15,7 +15,7 @@ from composer_web.accounts.models import DEFAULT_PROJECT, Invitation, User
 from composer_web.accounts.services import create_token
 from composer_web.alerts.models import Alert, Delivery, Notice, Rule, Webhook
 from composer_web.core.models import WorkerHeartbeat, WorkerSample
-from composer_web.datasets.models import Dataset, DatasetRollout
+from composer_web.datasets.models import Corpus, Dataset, DatasetRollout
 from composer_web.evals.models import Release
 from composer_web.evals.results.statistics import Statistics
 from composer_web.gateway.models import Session, SessionDraft, SessionExport, SessionUse
@@ -87,6 +87,7 @@ def the_rest(owner: User, word: str) -> None:
     Export.objects.create(owner=owner, format="csv")
     dataset = Dataset.objects.create(name=f"{word}-dataset", created_by=owner)
     DatasetRollout.objects.create(dataset=dataset, rollout=rollout)
+    Corpus.objects.create(name=f"{word}-corpus", created_by=owner)
     FileDeletion.objects.create(
         run=rollout.group.run, kind="versions", state="done", items=1, requested_by=owner, finished_at=now
     )

@@ -32,10 +32,12 @@ def setting(
 
 
 FOLDER = r"^(\w[\w.-]{0,79})?$"
+CODEBASE = r"^((environment|repository|corpus):\w[\w.@-]{0,119}|\w[\w.-]{0,79})?$"
 RUN_NAME = r"^[\w][\w .:/+-]{0,79}$"
 POOL = r"^([a-z0-9][a-z0-9-]{0,39})?$"
 PATTERNS = {
     FOLDER: "a name is needed, no path: letters, digits and . _ -, at most 80 characters",
+    CODEBASE: "write repository:NAME, environment:NAME, corpus:NAME, or the name of a folder beside the corpora",
     POOL: "use lower-case letters, digits and -, at most 40 characters, or leave it empty for the default pool",
     RUN_NAME: "use letters, digits, spaces and . : / + - _; start with a letter or digit; at most 80 characters",
 }

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from trainer.config.learning import MTPConfig, OptimizerConfig
 from trainer.config.machines import CheckpointConfig, ParallelConfig
-from trainer.config.parts import FOLDER, Part, setting
+from trainer.config.parts import CODEBASE, FOLDER, Part, setting
 
 MIXTURE = r"^\s*(\w[\w.-]{0,79}\s*=\s*\d{1,6}(\.\d{1,6})?\s*(,\s*\w[\w.-]{0,79}\s*=\s*\d{1,6}(\.\d{1,6})?\s*)*)?$"
 
@@ -27,7 +27,7 @@ class MidtrainConfig(Part):
     source_share: float = setting(0.15, "Share of Python standard-library source", ge=0, le=1)
     corpus: str = setting(
         "",
-        "Prepared corpus to train on (a folder name below the data folder's `corpora`); empty for the built-in mixture",
+        "Prepared corpus to train on, by its name; empty for the built-in mixture",
         pattern=FOLDER,
         nothing="the built-in mixture",
     )
@@ -39,8 +39,9 @@ class MidtrainConfig(Part):
     )
     codebase: str = setting(
         "",
-        "Folder or git repository below `corpora` whose loss is measured and that is never trained on",
-        pattern=FOLDER,
+        "Text whose loss is measured and that is never trained on: `repository:NAME` (its commit at HEAD), `environment:NAME`, "
+        "`corpus:NAME`, or a folder below `corpora`",
+        pattern=CODEBASE,
         advanced=True,
     )
     held_out_tokens: int = setting(
@@ -149,8 +150,9 @@ class SFTConfig(Part):
     )
     codebase: str = setting(
         "",
-        "Folder or git repository below `corpora` whose loss is measured and that is never trained on",
-        pattern=FOLDER,
+        "Text whose loss is measured and that is never trained on: `repository:NAME` (its commit at HEAD), `environment:NAME`, "
+        "`corpus:NAME`, or a folder below `corpora`",
+        pattern=CODEBASE,
         advanced=True,
     )
     held_out_tokens: int = setting(8192, "Tokens of the codebase on which its loss is measured", gt=0, advanced=True)

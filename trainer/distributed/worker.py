@@ -116,6 +116,7 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
             episodes=read_episodes(job.episodes) if job.episodes else [],
             dataset=job.dataset,
             corpora=job.corpora,
+            codebase=job.codebase,
             sink=outside,
             checkpoints=checkpoints,
             trainee_of=trainee_of,
@@ -128,6 +129,7 @@ def _stage(job: Job, meshes: Meshes, remote: Remote | None) -> StageResult:
         sink=outside,
         checkpoints=checkpoints,
         corpora=job.corpora,
+        codebase=job.codebase,
         trainee_of=trainee_of,
         load=load,
     )

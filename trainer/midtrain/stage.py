@@ -49,12 +49,14 @@ def run_midtrain(
     sink: StageSink,
     checkpoints: CheckpointStore,
     corpora: Path | None = None,
+    codebase: Path | None = None,
     trainee_of: TraineeOf = Alone,
     load: LoadPolicy = policies.load,
 ) -> StageResult:
     """Run or resume the stage. With `init="scratch"` the weights of `policy_dir` are replaced by random ones.
 
-    `corpora` is where a configured corpus and codebase lie. Raises StageError naming the one that cannot be read.
+    `corpora` is where configured corpora lie, `codebase` where the configured codebase lies, unless among them. Raises
+    StageError naming the one that cannot be read.
     """
     scratch = config.init == "scratch"  # needs all weights in memory: they are drawn there
     policy, resumed = latest_policy(
@@ -77,6 +79,7 @@ def run_midtrain(
                 config,
                 seed,
                 corpora,
+                codebase or (corpora / config.codebase if config.codebase else None),
                 resumed=resumed,
                 sink=sink,
                 checkpoints=checkpoints,
@@ -109,6 +112,7 @@ def _on_corpus(
     config: MidtrainConfig,
     seed: int,
     corpora: Path,
+    codebase: Path | None,
     *,
     resumed: Checkpoint | None,
     sink: StageSink,
@@ -116,7 +120,6 @@ def _on_corpus(
     trainee_of: TraineeOf,
 ) -> StageResult:
     """Rows of a corpus' documents, or the built-in mixture with a codebase beside it that is only measured."""
-    codebase = corpora / config.codebase if config.codebase else None
     known = {name: documents(corpora / name) for name in config.corpora}
     kept = {name: [d for d in found if not is_held_out(d)] for name, found in known.items()}
     unseen = [d for found in known.values() for d in found if is_held_out(d)]

@@ -57,13 +57,14 @@ def run_sft(
     episodes: Sequence[ExpertEpisode] = (),
     dataset: Path | None = None,
     corpora: Path | None = None,
+    codebase: Path | None = None,
     trainee_of: TraineeOf = Alone,
     load: LoadPolicy = policies.load,
 ) -> StageResult:
     """Run or resume the stage on `dataset`, else on `episodes`. A few are held out for evaluation.
 
-    `corpora` is the folder of a replayed corpus and of a codebase that is measured. Raises StageError: too little data, or
-    a chat template that is not token-exact.
+    `corpora` is the folder of a replayed corpus, `codebase` where the codebase that is measured lies, unless in that folder.
+    Raises StageError: too little data, or a chat template that is not token-exact.
     """
     policy, resumed = latest_policy(
         checkpoints, STAGE, policy_dir, seed=seed, whole=config.parallel.world_size == 1, load=load
@@ -77,7 +78,7 @@ def run_sft(
         if config.replay_share:
             replay = _replayed(policy, config, seed + REPLAY_SEED, corpora)
             examples = with_replay(examples, replay, share=config.replay_share, seed=seed)
-        measured = _codebase(policy, config, corpora)
+        measured = _codebase(policy, config, corpora, codebase)
     except (TemplateNotExact, SourceUnreadable) as error:
         raise StageError(str(error)) from error
     return run_supervised(
@@ -151,7 +152,7 @@ def _words(found: Streams) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in found.dropped.most_common())
 
 
-def _codebase(policy: Policy, config: SFTConfig, corpora: Path | None) -> HeldOut:
+def _codebase(policy: Policy, config: SFTConfig, corpora: Path | None, place: Path | None) -> HeldOut:
     """Rows of the configured codebase, as mid-training measures it; none without one. Raises StageError, SourceUnreadable."""
     if not config.codebase:
         return HeldOut()
@@ -160,7 +161,7 @@ def _codebase(policy: Policy, config: SFTConfig, corpora: Path | None) -> HeldOu
         (),
         length=ROW_TOKENS,
         max_tokens=config.held_out_tokens,
-        codebase=_folder(corpora) / config.codebase,
+        codebase=place or _folder(corpora) / config.codebase,
     )
 
 

@@ -13,7 +13,8 @@ from composer_web.evals.http.starting_views import form_of
 from composer_web.ui import form_parsing
 from composer_web.core.errors import UserError
 from composer_web.ui.pages import PageRequest, act, page, show
-from composer_web.policies.measurement import codebases, measuring, measurement_jobs
+from composer_web.datasets import codebases
+from composer_web.policies.measurement import measuring, measurement_jobs
 from composer_web.policies import selectors
 from composer_web.policies.models import MeasurementOrder, Policy
 from composer_web.policies.measurement.measurement_schemas import Wanted

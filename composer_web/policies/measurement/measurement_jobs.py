@@ -16,7 +16,8 @@ from composer_web.live.hints import hint
 from composer_web.core.queue import leases
 from composer_web.core.errors import Conflict, NotFound, UserError
 from composer_web.core.queue.outbox import enqueue
-from composer_web.policies.measurement import codebases, measuring
+from composer_web.datasets import codebases
+from composer_web.policies.measurement import measuring
 from composer_web.policies.models import ORDER_OPEN, MeasurementOrder, Policy
 from composer_web.policies.measurement.measurement_schemas import Wanted
 from composer_web.policies.selectors import resolve

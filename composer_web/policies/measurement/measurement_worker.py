@@ -21,7 +21,8 @@ from composer_web.accounts.models import DEFAULT_PROJECT
 from composer_web.env import REPOSITORY
 from composer_web.core.queue import leases
 from composer_web.core.errors import UserError
-from composer_web.policies.measurement import codebases, measurement_jobs
+from composer_web.datasets import codebases
+from composer_web.policies.measurement import measurement_jobs
 from composer_web.policies.models import MeasurementOrder
 from composer_web.policies.measurement.measurement_schemas import Wanted
 from composer_web.policies.selectors import resolve

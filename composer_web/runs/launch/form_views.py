@@ -30,7 +30,7 @@ from composer_web.runs.models import Run, RunTemplate, SweepMode
 from composer_web.tasks import selectors as tasks
 from composer_web.ui.pages import PageRequest, page, show
 from composer_web.ui.texts import snippets
-from trainer.config import RunConfig, SFTConfig
+from trainer.config import MidtrainConfig, RunConfig, SFTConfig
 
 SNIPPETS = ("curl", "opencomposer")
 """Buttons of the form that answer with a command."""
@@ -78,17 +78,18 @@ def _options() -> dict[str, list[str]]:
     suites = [suite.name for suite in tasks.suites()]
     references = policies.references()
     names = list(dict.fromkeys(reference.partition("@")[0] for reference in references))
-    from composer_web.datasets.selectors import codebases, corpora  # datasets are built on runs
+    from composer_web.datasets import codebases, corpora  # datasets are built on runs
     from composer_web.datasets.selectors import names as datasets
 
-    known = ["", *corpora()]
+    known = corpora.known()
+    prepared, measured = ["", *known.prepared], ["", *codebases.of_runs(known)]
     return {
         "policy": references,
         "stage.sft.dataset": ["", *datasets()],
-        "stage.sft.replay_corpus": known,
-        "stage.sft.codebase": ["", *codebases()],
-        "stage.midtrain.corpus": known,
-        "stage.midtrain.codebase": ["", *codebases()],
+        "stage.sft.replay_corpus": prepared,
+        "stage.sft.codebase": measured,
+        "stage.midtrain.corpus": prepared,
+        "stage.midtrain.codebase": measured,
         "stage.rl.suite": suites,
         "stage.rl.eval_suite": suites,
         "stage.rl.curriculum.policy": ["", *names],
@@ -143,7 +144,9 @@ def _page(
     context = {
         "form": form,
         "presets": PRESETS,
-        "chosen": urlencode({name: request.GET[name] for name in ("policy", "dataset") if request.GET.get(name)}),
+        "chosen": urlencode(
+            {name: request.GET[name] for name in ("policy", "dataset", "corpus") if request.GET.get(name)}
+        ),
         "templates": kept.templates(),
         "after": after,
         "unfinished": selectors.unfinished(besides=after.pk if after else None),
@@ -160,7 +163,7 @@ def _page(
 @page("operator")
 def run_new(request: PageRequest) -> HttpResponse:
     """`?preset=`, `?template=`, `?from=` a run, and `&policy=name@version` to start from a checkpoint, `&after=` to start from
-    what another run trains, `&dataset=` to learn from one."""
+    what another run trains, `&dataset=` or `&corpus=` to learn from one."""
     if request.method == "POST":
         return _posted_form(request)
     try:
@@ -172,11 +175,16 @@ def run_new(request: PageRequest) -> HttpResponse:
             request, f"The template cannot be used: {error}. Save its settings as a new template and delete it."
         )
         return redirect("runs:templates")
-    form = _unchanged(source, policy=request.GET.get("policy", ""), dataset=request.GET.get("dataset", ""))
+    form = _unchanged(
+        source,
+        policy=request.GET.get("policy", ""),
+        dataset=request.GET.get("dataset", ""),
+        corpus=request.GET.get("corpus", ""),
+    )
     return _page(request, form, _checked(form, _after(request.GET)), source)
 
 
-def _unchanged(source: FormSource, *, policy: str = "", dataset: str = "") -> RunForm:
+def _unchanged(source: FormSource, *, policy: str = "", dataset: str = "", corpus: str = "") -> RunForm:
     """The form before anybody changes a field, with the errors that it has already: a preset may ask for more than there
     is."""
     start, options = source.config, _options()
@@ -186,6 +194,8 @@ def _unchanged(source: FormSource, *, policy: str = "", dataset: str = "") -> Ru
         options["policy"] = list(dict.fromkeys([policy, *options["policy"]]))
     if dataset and isinstance(start.stage, SFTConfig):
         start = start.model_copy(update={"stage": start.stage.model_copy(update={"dataset": dataset})})
+    if corpus and isinstance(start.stage, MidtrainConfig):
+        start = start.model_copy(update={"stage": start.stage.model_copy(update={"corpus": corpus})})
     if start.policy not in options["policy"] and source.preset:  # a preset names the policy of the demo
         start = start.model_copy(update={"policy": next(iter(options["policy"]), "")})
     form = RunForm(initial=start, base=source.config, options=options)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from composer_web.accounts.access import Access, acting
+from composer_web.accounts.models import DEFAULT_PROJECT, Project
 from composer_web.core import inference
 from composer_web.core.errors import UserError
 from composer_web.env import env
@@ -43,15 +45,11 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
         from trainer.midtrain.stage import run_midtrain
 
         sink.phase(f"training on the corpus {stage.corpus}" if stage.corpus else "training on source and drills")
+        data = text_folders(run, stage)
         if stage.parallel.world_size > 1:
-            return _on_ranks(run, stage, sink, policy_dir, checkpoints, corpora=env().data / "corpora")
+            return _on_ranks(run, stage, sink, policy_dir, checkpoints, **data)
         return run_midtrain(
-            policy_dir=policy_dir,
-            config=stage,
-            seed=run.seed,
-            sink=sink,
-            checkpoints=checkpoints,
-            corpora=env().data / "corpora",
+            policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints, **data
         )
     if isinstance(stage, SFTConfig):
         return _sft(run, stage, sink, policy_dir, checkpoints)
@@ -99,7 +97,7 @@ def _run(run: Run, control: RunControl, sink: DatabaseSink, policy_dir: Path) ->
 def _sft(run: Run, stage: SFTConfig, sink: DatabaseSink, policy_dir: Path, checkpoints: CheckpointStore) -> StageResult:
     from trainer.sft.stage import run_sft
 
-    data: dict[str, Any] = {"corpora": env().data / "corpora"}
+    data = text_folders(run, stage)
     if stage.dataset:
         data["dataset"] = dataset_folder(run, stage)
         sink.phase(f"training on the dataset {stage.dataset}")
@@ -110,6 +108,22 @@ def _sft(run: Run, stage: SFTConfig, sink: DatabaseSink, policy_dir: Path, check
     if stage.parallel.world_size > 1:
         return _on_ranks(run, stage, sink, policy_dir, checkpoints, **data)
     return run_sft(policy_dir=policy_dir, config=stage, seed=run.seed, sink=sink, checkpoints=checkpoints, **data)
+
+
+def text_folders(run: Run, stage: MidtrainConfig | SFTConfig) -> dict[str, Any]:
+    """Where corpora lie, and the codebase that the stage names, as the run's project has it. Raises StageError."""
+    from composer_web.datasets import codebases, corpora
+
+    found: dict[str, Any] = {"corpora": corpora.root()}
+    if stage.codebase:
+        project = run.project_id or DEFAULT_PROJECT
+        libraries = Project.objects.filter(library=True, archived_at=None).values_list("pk", flat=True)
+        try:
+            with acting(Access(run.created_by_id or 0, "viewer", project, project, tuple(libraries))):
+                found["codebase"] = codebases.of_run(stage.codebase).path.resolve()
+        except UserError as error:
+            raise StageError(str(error)) from error
+    return found
 
 
 def dataset_folder(run: Run, stage: SFTConfig) -> Path:

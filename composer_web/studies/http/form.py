@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from composer_web.core.errors import UserError, worded
 from composer_web.core.numbers import ROW_ID, whole
+from composer_web.datasets import codebases, corpora
 from composer_web.datasets import selectors as datasets
 from composer_web.policies import selectors as policies
 from composer_web.runs.launch import templates
@@ -64,11 +65,12 @@ def options() -> Options:
     def plain(names: Sequence[str]) -> list[Choice]:
         return [(name, name) for name in names]
 
+    known = corpora.known()
     suites = plain([suite.name for suite in tasks.suites()])
     return Options(
         policies=plain(policies.references()),
-        corpora=[BUILT_IN, *plain(datasets.corpora())],
-        codebases=[("", "none: held-out data of SFT"), *plain(datasets.codebases())],
+        corpora=[BUILT_IN, *plain(known.prepared)],
+        codebases=[("", "none: held-out data of SFT"), *plain(codebases.of_runs(known))],
         datasets=[EXPERT, *plain(datasets.names())],
         suites=[("", "as the preset has it"), *suites],
         eval_suites=[("", "as the preset has it"), (NONE, "none"), *suites],

@@ -88,6 +88,8 @@ HELP: dict[str, str] = {
     "/runs/*/system": "guides/operations/",
     "/reports": "guides/reports/",
     "/datasets": "design/learning/",
+    "/datasets/corpora": "design/policy/",
+    "/datasets/new-corpus": "design/policy/",
     "/policies": "concepts/weight-sync/",
     "/rollouts": "concepts/rollout/",
     "/rollouts/exports": "guides/formats/",

@@ -85,7 +85,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     },
     "dataset": {
         "waiting": "Waiting for a worker to prepare it.",
-        "running": "A worker reads, filters and deduplicates its conversations.",
+        "running": "A worker reads, filters and deduplicates its sources.",
         "done": "Ready to train on. It never changes.",
         "failed": "It could not be prepared; the cause is beside it.",
     },

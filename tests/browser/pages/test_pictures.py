@@ -20,6 +20,7 @@ ADDRESSED = {
     "run-config": "runs:config", "run-logs": "runs:logs", "run-system": "runs:system", "run-reward": "runs:reward",
     "report": "runs:report", "report-edit": "runs:report-edit",
     "sweep": "runs:sweep", "study": "studies:detail", "dataset": "datasets:detail", "finding": "rollouts:finding",
+    "corpus": "datasets:corpus",
     "task": "tasks:detail", "suite": "tasks:suite", "imported": "tasks:trajectory", "draft": "review:draft",
     "review-queue": "review:queue", "environment": "repositories:detail", "policy": "policies:detail",
     "evaluation": "evals:detail", "release": "evals:release", "session": "gateway:session",

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.test import Client
 
@@ -40,7 +39,7 @@ from trainer import policy as policies
 from trainer.config import RunConfig
 from trainer.sft.conversations.store import conversations
 from trainer.sft.conversations.streams import streams
-from trainer.toy.preset import toy_midtrain, toy_sft
+from trainer.toy.preset import toy_sft
 from trainer.types import Segment, Trajectory, Turn
 
 pytestmark = pytest.mark.django_db
@@ -309,37 +308,3 @@ def test_the_api_prepares_shows_and_removes(client: Client, bearer: Callable[...
     bad = client.post("/api/v1/datasets", json.dumps({"name": "x", "folder": "../run"}), content_type="application/json",
                       headers=operate)  # fmt: skip
     assert bad.status_code == 422 and bad.json()["error"]["field"] == "folder"
-
-
-def test_a_corpus_is_kept_clear_of_the_suites_here_and_runs_are_told_of_others(
-    base: Policy, make_suite: Callable[..., Suite], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from composer_web.datasets import checks
-    from composer_web.datasets.management.commands import corpus
-    from composer_web.env import env
-
-    here = env().model_copy(update={"data": tmp_path})
-    for module in (checks, corpus, selectors):
-        monkeypatch.setattr(module, "env", lambda: here)
-    make_suite("held-out", 3)
-    source = tmp_path / "source"
-    source.mkdir()
-    (_, answer), *_ = generate(1, "held-out").gold.items()
-    (source / "leak.py").write_text(answer)
-    (source / "fine.py").write_text("x = 1\n")
-    out = io.StringIO()
-    call_command("corpus", "all", source=[source], stdout=out)
-    facts = json.loads(out.getvalue())
-    assert (facts["documents"], facts["dropped"]) == (1, {"contaminated": 1})
-    assert [guard["suite"] for guard in facts["guards"]] == ["held-out"]
-    clear = RunConfig(name="mid", stage=toy_midtrain(corpus="all"))
-    assert not [warning for warning in runs.check_config(clear) if "decontaminated" in warning]
-    make_suite("later", 1)
-    call_command("corpus", "open", source=[source], against=["later"], stdout=out)
-    (warning,) = (
-        w for w in runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="open"))) if "decontaminated" in w
-    )
-    assert "corpus 'open' was not decontaminated against held-out" in warning
-    with pytest.raises(UserError, match=r"no prepared corpus 'none'; there are: all, open") as refused:
-        runs.check_config(RunConfig(name="m", stage=toy_midtrain(corpus="none")))
-    assert refused.value.field == "stage.corpus"

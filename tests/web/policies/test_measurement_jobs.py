@@ -20,7 +20,8 @@ from composer_web.core.queue import leases
 from composer_web.core.errors import Conflict, UserError
 from composer_web.core.models import Lease, Outbox
 from composer_web.env import env
-from composer_web.policies.measurement import codebases, measurement_jobs, measurement_worker
+from composer_web.datasets import codebases
+from composer_web.policies.measurement import measurement_jobs, measurement_worker
 from composer_web.policies.measurement.measurement_schemas import Wanted
 from composer_web.policies.measurement.measuring import measured
 from composer_web.policies.models import Measurement, MeasurementOrder, Policy
@@ -94,8 +95,8 @@ def test_what_cannot_be_read_is_said_at_once(
     Repository.objects.create(name="far", kind="git", location="https://host.example/far.git")
     for codebase, more, field, words in (
         ("environment:none", {}, "codebase", "no environment 'none'"),
-        ("environment:late", {}, "codebase", "is requested; measure it when it is ready"),
-        ("repository:far", {}, "codebase", "measure environment:far"),
+        ("environment:late", {}, "codebase", "is requested; use it when it is ready"),
+        ("repository:far", {}, "codebase", "name environment:far"),
         ("corpus:none", {}, "codebase", "no corpus 'none'"),
         ("/etc", {}, "codebase", "write environment:NAME"),
         ("corpus:../run", {}, "codebase", "write environment:NAME"),

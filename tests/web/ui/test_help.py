@@ -30,6 +30,7 @@ STATES = {
     "policies.Policy.kind": "policy", "policies.MeasurementOrder.state": "order", "policies.PolicyImport.state": "order",
     "repositories.Environment.state": "environment", "datasets.Dataset.state": "dataset",
     "rollouts.Export.state": "export", "alerts.Delivery.state": "delivery",
+    "datasets.Corpus.state": "dataset",
 }  # fmt: skip
 """Field with states → the kind of its meanings."""
 ELSEWHERE = {"alerts.Rule.severity", "runs.FileDeletion.state"}

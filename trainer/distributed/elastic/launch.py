@@ -45,6 +45,7 @@ def run_stage_on_ranks(
     source: GroupSource | None = None,
     store: str = "",
     corpora: Path | None = None,
+    codebase: Path | None = None,
     episodes: Sequence[ExpertEpisode] = (),
     dataset: Path | None = None,
     keep_streams: Callable[[Sequence[TrainedGroup]], None] | None = None,
@@ -56,7 +57,7 @@ def run_stage_on_ranks(
     where allowed.
 
     Raises StageError and the errors of source and sink. `source` and `store` are for reinforcement learning, `corpora`
-    for mid-training and SFT replay, `episodes` or `dataset` for SFT, `rendezvous` for several nodes. Ranks of this
+    and `codebase` for mid-training and SFT, `episodes` or `dataset` for SFT, `rendezvous` for several nodes. Ranks of this
     machine hold `lock` until they end. `started` is called at each start of the ranks.
     """
     server = Server(source, sink, keep_streams)
@@ -73,6 +74,7 @@ def run_stage_on_ranks(
             store=store,
             checkpoints=checkpoints,
             corpora=corpora,
+            codebase=codebase,
             episodes=seen / "episodes" if episodes else None,
             dataset=dataset,
             socket=folder / "socket",

@@ -37,6 +37,8 @@ class Job(BaseModel):
     checkpoints: Path
     corpora: Path | None = None
     """Folder of a configured corpus (mid-training, and SFT replay)."""
+    codebase: Path | None = None
+    """Place of the codebase whose loss is measured, where it is not in `corpora`."""
     episodes: Path | None = None
     """File of expert episodes (SFT)."""
     dataset: Path | None = None

@@ -57,7 +57,7 @@ def read_folder(root: Path) -> Iterator[Document]:
             file = Path(folder) / name
             if file.suffix.lower() not in LANGUAGES or file.is_symlink() or file.stat().st_size > MAX_CHARS:
                 continue
-            made = _document(file.read_bytes(), file.relative_to(root).as_posix(), root.name)
+            made = _document(file.read_bytes(), printable(file.relative_to(root).as_posix(), 400), root.name)
             if made is not None:
                 yield made
 
@@ -71,13 +71,13 @@ def read_git(root: Path) -> Iterator[Document]:
     for entry in filter(None, listing):
         head, _, raw = entry.partition(b"\t")
         mode, kind, blob, size = head.split()
-        path = raw.decode("utf-8", "replace")
+        path = printable(raw.decode("utf-8", "replace"), 400)
         if kind == b"blob" and mode in (b"100644", b"100755") and int(size) <= MAX_CHARS:
             if Path(path).suffix.lower() in LANGUAGES:
                 wanted.append((path, blob.decode()))
             if path.split(".")[0].upper() in ("LICENSE", "LICENCE", "COPYING"):
                 (text,) = _blobs(root, [blob.decode()])
-                licence = text.decode("utf-8", "replace").strip().split("\n")[0].strip()[:200]
+                licence = printable(text.decode("utf-8", "replace").strip().split("\n")[0].strip(), 200)
     wanted.sort()
     source = root.resolve().name.removesuffix(".git")
     for first in range(0, len(wanted), GIT_BATCH):
@@ -100,13 +100,13 @@ def _blobs(root: Path, names: list[str]) -> Iterator[bytes]:
 
 def read_jsonl(file: Path) -> Iterator[Document]:
     """An object a line, with its text under `text`, `content` or `code`. Raises SourceUnreadable naming the line."""
-    with file.open(encoding="utf-8") as lines:
+    with file.open(encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise SourceUnreadable(
                     f"{file.name}, line {number}: not JSON ({error}); mend or remove the line"
                 ) from error
@@ -141,11 +141,26 @@ def _row(row: Any, file: Path, number: int) -> Iterator[Document]:
     )
     if text is None:
         raise SourceUnreadable(f"{file.name}, row {number}: no text under {', '.join(TEXT_FIELDS)}; rename the field")
-    path = str(next((row[name] for name in PATH_FIELDS if row.get(name)), f"{number}"))
-    language = str(row.get("language") or row.get("lang") or language_of(path)).lower()
-    licence = str(next((row[name] for name in LICENCE_FIELDS if row.get(name)), ""))[:200]
+    if not _is_unicode(text):
+        raise SourceUnreadable(f"{file.name}, row {number}: its text is not valid Unicode; save it as UTF-8")
+    path = printable(str(next((row[name] for name in PATH_FIELDS if row.get(name)), f"{number}")), 400)
+    language = printable(str(row.get("language") or row.get("lang") or language_of(path)).lower(), 40)
+    licence = printable(str(next((row[name] for name in LICENCE_FIELDS if row.get(name)), "")), 200)
     if text.strip() and len(text) <= MAX_CHARS:
         yield Document(text=text, path=path, source=file.name, language=language, licence=licence)
+
+
+def printable(text: str, limit: int) -> str:
+    """The same for a database and a page: without control characters and halves of characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:limit])
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _document(data: bytes, path: str, source: str, *, revision: str = "", licence: str = "") -> Document | None:

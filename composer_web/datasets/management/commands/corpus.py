@@ -11,15 +11,18 @@ from django.core.management.base import CommandError
 
 from composer_web.accounts.commands import ProjectCommand
 from composer_web.core.errors import UserError
-from composer_web.datasets import guards
+from composer_web.datasets import corpora, guards
+from composer_web.datasets.models import Corpus
 from composer_web.datasets.schemas import NAME
-from composer_web.env import env
 from trainer.midtrain.corpus.readers import SourceUnreadable
 from trainer.midtrain.corpus.store import prepare
 
 
 class Command(ProjectCommand):
-    help = "Prepare the corpus NAME, which mid-training runs name in stage.corpus, and print what it is made of."
+    help = (
+        "Prepare the corpus NAME for every project, which mid-training runs name in stage.corpus, and print what it is made of. "
+        "Projects prepare their own with `opencomposer corpora create`."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name")
@@ -35,12 +38,14 @@ class Command(ProjectCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not re.fullmatch(NAME, options["name"]):
             raise CommandError(f"name is {options['name']!r}: letters, digits, . _ and -, beginning with no sign")
+        if Corpus._base_manager.filter(name=options["name"]).exists():
+            raise CommandError(f"a project has a corpus {options['name']!r}; choose another name, or remove that one")
         try:
             names = guards.chosen(options["against"], "against")
             made = prepare(
-                env().data / "corpora" / options["name"],
+                corpora.folder_of(options["name"]),
                 options["source"],
-                against=list(guards.tasks_of(names)),
+                against=guards.tasks_of(names),
                 guards=guards.guards_of(names),
             )
         except (UserError, SourceUnreadable, OSError) as error:

@@ -83,6 +83,7 @@ def test_nothing_long_shares_a_queue_with_what_everything_waits_for() -> None:
     long = {
         "rollouts.export",
         "datasets.prepare",
+        "datasets.prepare_corpus",
         "policies.measure",
         "rollouts.audit_run",
         "evals.check_contamination",
