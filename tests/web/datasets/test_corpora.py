@@ -330,10 +330,10 @@ def test_manage_py_prepares_for_every_project(base: Policy, make_suite: Callable
     facts = json.loads(out.getvalue())
     assert (facts["documents"], facts["dropped"]) == (1, {"contaminated": 1})
     assert [guard["suite"] for guard in facts["guards"]] == ["held-out"]
-    assert not [warning for warning in runs.check_config(mid(corpus="all")) if "clear" in warning]
+    assert not [warning for warning in runs.check_config(mid(corpus="all")) if "decontaminated" in warning]
     make_suite("later", 1)
     call_command("corpus", "open", source=[source], against=["later"], stdout=out)
-    (warning,) = (one for one in runs.check_config(mid(corpus="open")) if "clear" in one)
+    (warning,) = (one for one in runs.check_config(mid(corpus="open")) if "decontaminated" in one)
     assert "corpus 'open' was not decontaminated against held-out" in warning
     with pytest.raises(UserError, match=r"no prepared corpus 'none'; there are: all, open"):
         runs.check_config(mid(corpus="none"))
