@@ -133,6 +133,30 @@ def test_the_steps_of_a_short_run_are_whole_and_each_is_written_once(
         assert len(set(ticks)) == len(ticks) and {str(step) for step in range(1, steps + 1)} <= set(ticks), ticks
 
 
+def test_a_value_is_the_same_in_tile_chart_and_table(operator: Page, product: Product) -> None:
+    page, run = operator, product.world.run
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    settle(page)
+
+    def tile(label: str) -> Locator:
+        return page.locator(".figure", has=page.get_by_role("button", name=label, exact=True))
+
+    reward = tile("Reward").locator(".figure__value").inner_text()
+    best = tile("Reward").locator(".figure__note").inner_text().removeprefix("best of K ")
+    pass1 = tile("Held-out pass@1").locator(".figure__value").inner_text()
+    assert len({reward, best, pass1}) == 3
+    chart = panel(page, "Reward").first
+    expect(chart.locator(".chart__last")).to_have_text(reward)
+    expect(chart.locator(".chart__key", has_text="mean")).to_contain_text(reward)
+    expect(chart.locator(".chart__key", has_text="best of K")).to_contain_text(best)
+    held_out = panel(page, "Held-out evaluation").first
+    held_out.scroll_into_view_if_needed()
+    expect(held_out.locator(".chart__key", has_text="pass@1")).to_contain_text(pass1)
+    page.goto(f"{product.url}/runs/?cols=reward,best_reward,pass1")
+    row = page.locator("#rows tbody tr", has=page.get_by_role("link", name=run.name, exact=True))
+    expect(row.locator("td.num")).to_have_text([reward, f"{best} of 8", pass1])
+
+
 def test_one_cursor_leads_from_any_chart_to_the_rollouts_of_a_step(operator: Page, product: Product) -> None:
     page, run = operator, product.world.run
     page.goto(f"{product.url}/runs/{run.pk}/charts/?from=3&to=6")
