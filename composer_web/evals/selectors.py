@@ -52,11 +52,11 @@ def of_run(run: Run) -> QuerySet[Evaluation]:
 
 
 def comparable(evaluation: Evaluation, limit: int = 50) -> QuerySet[Evaluation]:
-    """Other finished evaluations of the same release or suite: first those of the same run, newest first."""
+    """Other finished evaluations of the same release or suite: first those of the same run (`own`), newest first."""
     same = {"release": evaluation.release} if evaluation.release_id else {"suite": evaluation.suite, "release": None}
     found = evaluations().filter(state="finished", **same).exclude(pk=evaluation.pk)
-    own = Case(When(run=evaluation.run_id, then=0), default=1) if evaluation.run_id else Value(1)
-    return found.alias(own=own).order_by("own", "-pk")[:limit]
+    of_run = Case(When(run=evaluation.run_id, then=True), default=False) if evaluation.run_id else Value(False)
+    return found.annotate(own=of_run).order_by("-own", "-pk")[:limit]
 
 
 def weak_sides(evaluation: Evaluation, limit: int = 12) -> QuerySet[SideScore]:

@@ -21,8 +21,8 @@ export function startOutline(page, { go, onScreen }) {
   let only = new Set();
   let rows = []; // indices of the turns in the list
   let current = -1; // the turn that was gone to
-  let seen = 0; // the turn in the middle of the screen
-  let cursor = 0; // where the keys or the pointer are on the strip
+  let framed = 0; // the turn that the strip frames, and says: gone to, in the middle of the screen, or chosen by key
+  let held = false; // the keys chose it and have not gone to it: scrolling leaves it
   let paint = null; // colours of this theme
   let asked = 0;
 
@@ -105,40 +105,34 @@ export function startOutline(page, { go, onScreen }) {
     pen.globalAlpha = 1;
     pen.strokeStyle = paint.text;
     pen.lineWidth = 1.5;
-    pen.strokeRect(x(seen) - 1.5, 1, Math.max(per, 2) + 3, height - 2);
-    if (document.activeElement === strip) {
-      pen.setLineDash([3, 2]);
-      pen.strokeRect(x(cursor) - 1.5, 1, Math.max(per, 2) + 3, height - 2);
-    }
+    pen.strokeRect(x(framed) - 1.5, 1, Math.max(per, 2) + 3, height - 2);
   }
 
   const redraw = () => (asked ||= requestAnimationFrame(draw));
 
   function point(index) {
-    cursor = Math.max(0, Math.min(index, total() - 1));
+    framed = Math.max(0, Math.min(index, total() - 1));
     strip.setAttribute("aria-valuemax", total());
-    strip.setAttribute("aria-valuenow", cursor + 1);
-    strip.setAttribute("aria-valuetext", words(cursor));
+    strip.setAttribute("aria-valuenow", framed + 1);
+    strip.setAttribute("aria-valuetext", words(framed));
     redraw();
   }
 
   const under = (event) => Math.floor(((event.clientX - strip.getBoundingClientRect().left) / strip.clientWidth) * total());
   strip.addEventListener("pointermove", (event) => {
-    if (!total()) return;
-    point(under(event));
-    said.textContent = words(cursor);
+    if (total()) said.textContent = words(Math.max(0, Math.min(under(event), total() - 1)));
   });
   strip.addEventListener("pointerleave", () => (said.textContent = ""));
   strip.addEventListener("click", (event) => total() && go(Math.max(0, Math.min(under(event), total() - 1))));
-  strip.addEventListener("focus", () => total() && point(Math.max(current, 0) || seen));
-  strip.addEventListener("blur", redraw);
+  strip.addEventListener("blur", () => (held = false));
   strip.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !total()) return;
     const moves = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 20, PageDown: -20, Home: -total(), End: total() };
-    if (event.key === "Enter" || event.key === " ") go(cursor);
+    if (event.key === "Enter" || event.key === " ") go(framed);
     else if (event.key in moves) {
-      point(cursor + moves[event.key]);
-      said.textContent = words(cursor);
+      held = true;
+      point(framed + moves[event.key]);
+      said.textContent = words(framed);
     } else return;
     event.preventDefault();
     event.stopPropagation();
@@ -205,16 +199,13 @@ export function startOutline(page, { go, onScreen }) {
   }
 
   function move(index, { gone = false } = {}) {
-    if (gone) {
-      current = index;
-      point(index);
-    }
+    if (gone) [current, held] = [index, false];
+    if (held) return;
     // The turn that was gone to stays the one that is framed while it is on the screen.
-    seen = !gone && current >= 0 && onScreen(current) ? current : index;
-    const place = rows.indexOf(seen);
+    point(!gone && current >= 0 && onScreen(current) ? current : index);
+    const place = rows.indexOf(framed);
     if (place >= 0) toRow(place);
     fill();
-    redraw();
   }
 
   // What came since: turns from `since` on, for a rollout that grows.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Page
 
+from tests.browser import working
 from tests.browser.faults import rendered
 from tests.browser.places import newest_runs
 
@@ -334,6 +335,7 @@ def states(password: str) -> dict[str, State]:
         "run-form-sweep": State(sweep_chips),
         "trajectory-annotated": State(annotated),
         "trajectory-assign": State(assigning),
+        **{name: State(arrange) for name, arrange in working.ARRANGED.items()},
         "menu": State(opened("/", "summary:has-text('admin'), .topbar details.menu:last-of-type > summary")),
     }
 

@@ -178,6 +178,20 @@ class RunTable(ChosenTable):
         names = [name.removeprefix(METRIC) for name in self.metrics]
         return sparklines([row.record.pk for row in self.paginated_rows], names)
 
+    @cached_property
+    def samples(self) -> dict[int, tuple[int | None, int | None]]:
+        """Samples of an evaluation and of a group in this page's runs, whose configurations are not read."""
+        shown = Run.objects.filter(pk__in=[row.record.pk for row in self.paginated_rows])
+        rows = shown.values_list("pk", "config__stage__eval_samples", "config__stage__group_size")
+        return {pk: (evaluated, grouped) for pk, evaluated, grouped in rows}
+
+    def render_best(self, record: Run, value: float | None) -> str:
+        """With its K: values of different K do not compare."""
+        return ui.percent(value) if value is None else f"{ui.percent(value)} of {self.samples[record.pk][0] or 'K'}"
+
+    def render_best_reward(self, record: Run, value: float | None) -> str:
+        return ui.num(value) if value is None else f"{ui.num(value)} of {self.samples[record.pk][1] or 'K'}"
+
     def render_kind(self, record: Run) -> str:
         return record.get_kind_display()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from composer_web.runs import metrics
+from composer_web.runs import metrics, services
 from tests.browser import seed
 from tests.browser.conftest import Product
 from tests.browser.screenshots import log_in, settle
@@ -110,6 +111,50 @@ def test_panels_are_added_resized_moved_and_kept(operator: Page, product: Produc
     assert page.evaluate(TITLES) == shown
     expect(zeros).to_have_class(re.compile(r"chart--2.* chart--high-2"))
     expect(page.locator(".charts__section", has_text="Learning")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1440, 900)])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_steps_of_a_short_run_are_whole_and_each_is_written_once(
+    operator: Page, product: Product, steps: int, size: tuple[int, int]
+) -> None:
+    page, other = operator, product.world.other
+    run = services.start_run(run=services.create_run(config=other.configuration, parent=other))
+    services.mark_running(run=run, owner="trainer@seed/0")
+    seed.curves(run, range(1, steps + 1), draw=random.Random(steps))
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.goto(f"{product.url}/runs/{run.pk}/charts/")
+    settle(page)
+    drawn = page.locator("[data-chart][data-points]")
+    expect(drawn.locator(".xtick").first).to_be_visible()
+    for index in range(drawn.count()):
+        ticks = drawn.nth(index).locator(".xtick text").all_text_contents()
+        assert ticks and set(ticks) <= {str(step) for step in range(steps + 2)}, ticks
+        assert len(set(ticks)) == len(ticks) and {str(step) for step in range(1, steps + 1)} <= set(ticks), ticks
+
+
+def test_a_value_is_the_same_in_tile_chart_and_table(operator: Page, product: Product) -> None:
+    page, run = operator, product.world.run
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    settle(page)
+
+    def tile(label: str) -> Locator:
+        return page.locator(".figure", has=page.get_by_role("button", name=label, exact=True))
+
+    reward = tile("Reward").locator(".figure__value").inner_text()
+    best = tile("Reward").locator(".figure__note").inner_text().removeprefix("best of K ")
+    pass1 = tile("Held-out pass@1").locator(".figure__value").inner_text()
+    assert len({reward, best, pass1}) == 3
+    chart = panel(page, "Reward").first
+    expect(chart.locator(".chart__last")).to_have_text(reward)
+    expect(chart.locator(".chart__key", has_text="mean")).to_contain_text(reward)
+    expect(chart.locator(".chart__key", has_text="best of K")).to_contain_text(best)
+    held_out = panel(page, "Held-out evaluation").first
+    held_out.scroll_into_view_if_needed()
+    expect(held_out.locator(".chart__key", has_text="pass@1")).to_contain_text(pass1)
+    page.goto(f"{product.url}/runs/?cols=reward,best_reward,pass1")
+    row = page.locator("#rows tbody tr", has=page.get_by_role("link", name=run.name, exact=True))
+    expect(row.locator("td.num")).to_have_text([reward, f"{best} of 8", pass1])
 
 
 def test_one_cursor_leads_from_any_chart_to_the_rollouts_of_a_step(operator: Page, product: Product) -> None:

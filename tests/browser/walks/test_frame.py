@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
 import re
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from composer_web.help import views as help_views
+from composer_web.rollouts.dispatch import services as rollouts
+from composer_web.rollouts.models import Group
 from composer_web.runs import services
 from composer_web.runs.models import Run
 from tests.browser.conftest import Product
+from tests.browser.episodes import finish_group
 from tests.browser.screenshots import settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.timeout(300)]
@@ -164,6 +170,64 @@ def test_times_are_relative_or_absolute_local_or_utc(operator: Page, product: Pr
     expect(first).to_have_text(re.compile(r"UTC$"))
 
 
+def test_how_long_a_run_takes_is_counted_on_each_second(operator: Page, product: Product) -> None:
+    page, run = operator, product.world.run
+    started = Run.objects.get(pk=run.pk).started_at
+    assert started is not None
+    page.clock.install(time=started + timedelta(minutes=4))
+    for path in (f"/runs/{run.pk}/", "/"):
+        page.goto(product.url + path)
+        hears_keys(page)
+        duration = page.locator("main time[data-since]").first
+        page.clock.pause_at(started + timedelta(minutes=5, seconds=3))
+        for more in ("5 min 03 s", "5 min 04 s", "5 min 05 s"):
+            expect(duration).to_have_text(more)
+            page.clock.run_for(1000)
+        page.clock.run_for(60_000)
+        expect(duration).to_have_text("6 min 06 s")
+        page.clock.resume()
+        page.clock.set_system_time(started + timedelta(minutes=4))
+
+
+SEEN = """(text) => {
+  const says = () => document.querySelector("#run-head")?.textContent.includes(text);
+  window.seen = new Promise((done) => {
+    const now = () => done((performance.timeOrigin + performance.now()) / 1000);
+    new MutationObserver(() => says() && now()).observe(document.body, { subtree: true, childList: true });
+    setTimeout(now, 20_000);
+  });
+}"""
+"""When the head of the run's page says so, in seconds of the machine's clock; not later than after 20 s."""
+FETCH = """async () => {
+  const from = performance.now();
+  await (await fetch(document.querySelector("#run-head").getAttribute("hx-get") ?? location.href)).text();
+  return (performance.now() - from) / 1000;
+}"""
+
+
+def test_a_change_of_state_is_pushed_to_an_open_page(operator: Page, product: Product) -> None:
+    """Within a second, and what one fetch of the part takes on this machine: nothing is polled for."""
+    page, other = operator, product.world.other
+    run = services.start_run(run=services.create_run(config=other.configuration, parent=other))
+    pushed, asked = list[str](), list[str]()
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: pushed.append(str(frame))))
+    page.goto(f"{product.url}/runs/{run.pk}/")
+    expect(page.locator("[data-live-badge]")).to_have_text("live")
+    settle(page)
+    expect(page.locator("#run-head")).to_contain_text("queued")
+    fetch = max(page.evaluate(FETCH) for _ in range(3))
+    page.evaluate(f"text => void ({SEEN})(text)", "running")
+    page.on("request", lambda request: asked.append(request.url))
+    before = len(pushed)
+    services.mark_running(run=run, owner="trainer@seed/0")
+    committed = time.time()
+    took = page.evaluate("window.seen") - committed
+    assert len(pushed) > before and f"run:{run.pk}" in "".join(pushed[before:])
+    assert took <= 1 + 4 * fetch, (
+        f"{took:.2f} s from the commit to the page; a fetch takes {fetch:.2f} s; asked: {asked}"
+    )
+
+
 def test_what_was_copied_is_said_and_figures_explain_themselves(operator: Page, product: Product) -> None:
     page, run = operator, product.world.run
     page.goto(f"{product.url}/runs/{run.pk}/config/")
@@ -202,6 +266,15 @@ def test_home_leads_to_the_cause_and_its_failures_stream_in(operator: Page, prod
     page.goto(f"{product.url}/")
     expect(page.locator(".headline__value").first).to_contain_text("→")
     expect(page.locator("#failures li")).not_to_have_count(0)
+    expect(page.locator("[data-live-badge]")).to_have_text("live")
+    page.evaluate("window.notReloaded = true")
+    rollouts.pump(run_id=run.pk)
+    group = Group.objects.filter(run=run, state="dispatched").latest("prompt_index")
+    finish_group(group, draw=random.Random(3), skill=0.0)
+    newest = group.rollouts.order_by("-finished_at", "-pk")[0]
+    assert newest.verdict == "failed"
+    expect(page.locator(f"#failures li:first-child a[href='/rollouts/{newest.pk}/']")).to_be_visible()
+    assert page.evaluate("window.notReloaded")
     page.locator(".attention__row", has_text="Untriaged findings").click()
     expect(page).to_have_url(re.compile(rf"/findings/\?run={run.pk}"))
     tabs = page.get_by_role("navigation", name="Run", exact=True)

@@ -215,6 +215,58 @@ def test_two_thousand_turns_of_fifty_megabytes_scroll(operator: Page, product: P
     assert longest < LONGEST_TASK_MS, f"a task of {longest:.0f} ms while scrolling"
 
 
+FRAME = """() => {
+  const strip = document.querySelector("[data-strip]");
+  const scale = devicePixelRatio || 1;
+  const row = strip.getContext("2d").getImageData(0, Math.round(19.5 * scale), strip.width, 1).data;
+  const text = getComputedStyle(strip).color.match(/\\d+/g).map(Number);
+  const drawn = (x) => row[4 * x + 3] > 128 && [0, 1, 2].every((part) => Math.abs(row[4 * x + part] - text[part]) < 90);
+  const edges = Array.from({ length: strip.width }, (_, x) => x).filter(drawn).map((x) => x / scale);
+  const middle = (Math.min(...edges) + Math.max(...edges)) / 2;
+  return 1 + Math.floor(middle / (strip.clientWidth / Number(strip.getAttribute("aria-valuemax"))));
+}"""
+"""Number of the turn around which the frame is drawn: its upright lines are all that is between two lanes of the strip."""
+FRAMED = f"number => ({FRAME})() === number && document.querySelector('[data-strip]').ariaValueNow === String(number)"
+SCROLLED = """async (by) => {
+  const strip = document.querySelector("[data-strip]");
+  await new Promise(requestAnimationFrame);
+  await new Promise(requestAnimationFrame);
+  const drawn = new Promise((done) => new MutationObserver(done).observe(strip, { attributeFilter: ["width"] }));
+  scrollBy(0, by);
+  await drawn;
+}"""
+"""Scroll, and wait until the strip has been drawn for it."""
+
+
+def test_the_strip_frames_the_turn_that_it_says(operator: Page, product: Product) -> None:
+    """The one that was gone to while it is on the screen, although another is in the middle of it; then the one that is."""
+    page, rollout = operator, long(product)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{product.url}/rollouts/{rollout.pk}/#t=4")
+    expect(page.locator(".turn.is-current h3")).to_have_text("Turn 5")
+    page.wait_for_function(FRAMED, arg=5)
+    middle = page.evaluate(
+        "() => document.elementFromPoint(innerWidth / 2, innerHeight / 2).closest('[data-turn]')?.dataset.turn"
+    )
+    assert middle != "4", "another turn is in the middle of the screen"
+    page.evaluate(SCROLLED, 8)
+    assert page.evaluate(FRAMED, 5)
+    page.keyboard.press("j")
+    page.wait_for_function(FRAMED, arg=6)
+    page.evaluate("() => document.querySelector(\"[data-turn='12']\").scrollIntoView({ block: 'center' })")
+    page.wait_for_function(FRAMED, arg=13)
+    strip = page.locator("[data-strip]")
+    strip.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(FRAMED, arg=15)
+    strip.hover(position={"x": 3, "y": 8})
+    expect(page.locator("[data-strip-says]")).to_contain_text("Turn 1:")
+    assert page.evaluate(FRAMED, 15), "looking at another turn chooses none"
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn.is-current h3")).to_have_text("Turn 15")
+
+
 def test_chips_parts_and_the_whole_turn(operator: Page, product: Product) -> None:
     page, rollout = operator, long(product)
     page.goto(f"{product.url}/rollouts/{rollout.pk}/")

@@ -7,10 +7,13 @@ import re
 
 import pytest
 
+from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch.services import pump
 from composer_web.rollouts.models import Rollout
+from composer_web.rollouts.trajectory import trajectory_store
 from tests.browser import seed
 from tests.web import seeded
+from tests.web.helpers import as_read
 from tests.web.seeded import client
 
 pytestmark = pytest.mark.django_db
@@ -57,6 +60,44 @@ def test_trajectory_shows_everything(world: seed.World) -> None:
     assert position in html
     assert ('rel="prev"' in html) == (rollout.sample > 0)
     assert ('rel="next"' in html) == (rollout.sample < 7)
+
+
+def test_the_outcome_comes_first_and_what_is_read_seldom_comes_folded(world: seed.World) -> None:
+    rollout = Rollout.objects.filter(group__run=world.run, verdict="failed").exclude(artifact_key="").latest("pk")
+    told = selectors.trajectory(rollout)
+    messages = ({"role": "system", "content": "You repair repositories."}, *told.messages)
+    trajectory_store.record(rollout.artifact_key, told.model_copy(update={"messages": messages}))
+    html = as_read(client(world).get(f"/rollouts/{rollout.pk}/").content)
+    parts = (
+        'class="figures figures--outcome"',
+        'id="report"',
+        'id="reward"',
+        'id="patch"',
+        "<h2>Transcript",
+        'id="opening"',
+    )
+    places = [html.index(part) for part in (*parts, 'id="turns"', "<h2>Details</h2>", 'id="fork"')]
+    assert places == sorted(places)
+    prompts = re.findall(r'<details class="card call prompt"( open)?><summary><h3>(\w+) prompt</h3>', html)
+    assert prompts == [("", "System"), (" open", "User")]
+
+
+def test_cases_that_passed_are_one_row_until_they_are_asked_for(world: seed.World) -> None:
+    report = r'<section class="card" id="report">.*?</section>'
+    failed = Rollout.objects.filter(group__run=world.run, verdict="failed").exclude(artifact_key="")
+    rollout = next(one for one in failed if 0 < len(_cases(one, "passed")) < 6)
+    (html,) = re.findall(report, as_read(client(world).get(f"/rollouts/{rollout.pk}/").content))
+    before, folded = html.split('<details class="call">')
+    assert re.findall(r'id="case-(case-\d+)"', before) == _cases(rollout, "failed")
+    assert folded.startswith(f"<summary>{len(_cases(rollout, 'passed'))} passed</summary>")
+    assert re.findall(r'id="case-(case-\d+)"', folded) == _cases(rollout, "passed")
+    whole = Rollout.objects.filter(group__run=world.run, verdict="passed").exclude(artifact_key="").latest("pk")
+    (html,) = re.findall(report, as_read(client(world).get(f"/rollouts/{whole.pk}/").content))
+    assert "id=" not in html.partition("<details")[0].removeprefix('<section class="card" id="report">')
+
+
+def _cases(rollout: Rollout, status: str) -> list[str]:
+    return [case.id for case in selectors.trajectory(rollout).report.cases if case.status == status]
 
 
 def test_a_long_trajectory_comes_in_windows(world: seed.World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from composer_web.runs.models import Run
 from composer_web.ui import saved_views
 from composer_web.ui.models import SavedView
 from tests.web.cli.support import Cli, data
+from tests.web.helpers import as_read
 from tests.web.making import SMALL
 from trainer.config import RunConfig
 
@@ -260,6 +262,26 @@ def test_the_best_runs_are_found_by_their_metrics(three: list[Run], people: dict
     listed = Client().get("/api/v1/runs?pass1=0.5", headers=headers).json()["items"]
     assert [run["name"] for run in listed] == [third]
     assert Client().get("/api/v1/runs?pass1=much", headers=headers).status_code == 422
+
+
+def test_a_best_of_k_says_of_which_k(three: list[Run], people: dict[str, User]) -> None:
+    """Runs of different K stand in one column: a best of 2 is no worse than a best of 8 that is higher."""
+    wide = SMALL.model_copy(update={"group_size": 8, "eval_samples": 4})
+    other = services.create_run(config=RunConfig(name="wide", stage=wide))
+    for run in (three[0], other):
+        run_metrics.record(run=run, step=1, values={"eval/best_of_k": 0.81, "reward/best_of_k": 0.75})
+    html = as_read(visitor(people["viewer"]).get("/runs/?cols=best,best_reward").content)
+    assert [_numbers(html, run.name) for run in (three[0], other, three[1])] == [
+        ["81.0 % of 2", "0.75 of 2"],
+        ["81.0 % of 4", "0.75 of 8"],
+        ["–", "–"],
+    ]
+
+
+def _numbers(html: str, name: str) -> list[str]:
+    """The numbers in the row of this run."""
+    (row,) = (part for part in html.split("<tr")[1:] if f">{name}</a>" in part)
+    return [found.replace("\u202f", " ") for found in re.findall(r'<td class="num">([^<]*)</td>', row)]
 
 
 Points = list[tuple[int, float]]

@@ -19,6 +19,7 @@ from sandbox.grading.verdict.report import Verdict
 from sandbox.grading.version import GRADER
 from sandbox.tasks.procedural import generate
 from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
+from tests.web.helpers import as_read
 
 pytestmark = pytest.mark.django_db
 
@@ -187,3 +188,17 @@ def test_a_report_that_the_work_can_write_is_refused_when_it_is_saved() -> None:
     with pytest.raises(UserError, match="own adapter") as refused:
         services.save_specs([suite_task().model_copy(update={"verifier": verifier})])
     assert refused.value.field == "verifier.framework"
+
+
+def test_an_attempt_that_has_to_fail_is_good_where_it_fails(version: TaskVersion, people) -> None:
+    """A no-op, a wrong patch or an exploit that the tests reject is what a task needs; one that they accept is its fault."""
+    record(version, outcome(version, noop=(Verdict.FAILED, Verdict.PASSED)))
+    client = Client()
+    client.force_login(people["viewer"])
+    page = as_read(client.get(f"/tasks/{version.task.slug}/").content)
+    good, bad = '<span class="badge badge--good">{}</span>', '<span class="badge badge--bad">{}</span>'
+    facts = dict(re.findall(r"<dt>([^<]+)</dt>\s?<dd>(.*?)</dd>", page))
+    assert facts["Oracle"].strip() == good.format("passed") * 3
+    assert facts["No-op"].strip() == good.format("rejected") + bad.format("accepted")
+    assert good.format("rejected") in facts["Wrong patches"] and "badge--bad" not in facts["Wrong patches"]
+    assert good.format("B1: rejected") in facts["Exploits"] and "failed" not in facts["Exploits"]

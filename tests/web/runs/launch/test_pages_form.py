@@ -74,6 +74,36 @@ def test_form_creates_a_run(world: seed.World) -> None:
     assert run.created_by == User.objects.get(username="operator")
 
 
+def test_a_draft_is_kept_listed_opened_again_and_started(world: seed.World) -> None:
+    operator, started = client(world), Run.objects.exclude(state="draft").count()
+    values = {
+        **default_values(),
+        "name": "Not yet",
+        "stage": "rl",
+        "stage.rl.steps": "7",
+        "stage.rl.groups_per_step": "2",
+        "stage.rl.max_in_flight_groups": "4",
+        "seed": "41",
+        "action": "draft",
+    }
+    answer = operator.post("/runs/new/", values, follow=True)
+    run = Run.objects.get(name="Not yet")
+    assert answer.redirect_chain[-1][0] == f"/runs/{run.pk}/" and "“Not yet” is a draft." in answer.content.decode()
+    assert run.state == "draft" and Run.objects.exclude(state="draft").count() == started, "nothing starts"
+    listed = as_read(operator.get("/runs/?state=draft").content).partition("<main")[2]
+    assert f'href="/runs/{run.pk}/">Not yet</a>' in listed and ">RL on small repositories</a>" not in listed
+    page = as_read(operator.get(f"/runs/{run.pk}/").content)
+    assert f'action="/runs/{run.pk}/start/"' in page or f'formaction="/runs/{run.pk}/start/"' in page
+    again = as_read(operator.get(f"/runs/new/?from={run.pk}").content)
+    for name, value in (("stage.rl.steps", "7"), ("stage.rl.groups_per_step", "2"), ("seed", "41")):
+        (field,) = re.findall(rf'<input[^>]*name="{re.escape(name)}"[^>]*>', again)
+        assert f'value="{value}"' in field, field
+    assert "No changes from" in again, "it differs in nothing from the draft"
+    operator.post(f"/runs/{run.pk}/start/")
+    run.refresh_from_db()
+    assert (run.state, run.steps_total, run.configuration.seed) == ("queued", 7, 41)
+
+
 def test_a_run_can_start_after_another_one(world: seed.World) -> None:
     operator = client(world)
     first = create_run(config=parse_config({**VALID, "name": "the first"}))
