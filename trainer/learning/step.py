@@ -254,12 +254,16 @@ class Learner:
 
 
 def work_of(samples: Sequence[TrainSample], batches: Sequence[MicroBatch], *, shared: bool) -> Tokens:
-    """Work of `batches` over `samples`; `shared`: the model computes common prefixes once where possible."""
+    """Work of `batches` over `samples`; `shared`: the model computes common prefixes once where possible.
+
+    On ranks, `batches` are those of one, and none shares prefixes.
+    """
     predicted = sum(sum(sample.loss_mask) for sample in samples)
     trees = [batch.shared for batch in batches if batch.shared is not None]
-    if not shared or len(trees) < len(batches):
+    if not shared or not trees:
         return Tokens.of_rows((len(sample.tokens) for sample in samples), predicted)
-    return Tokens.of_prefixes((tree.positions_U for tree in trees), predicted)
+    alone = [length for batch in batches if batch.shared is None for length in batch.lengths]
+    return Tokens.of_prefixes((tree.positions_U for tree in trees), predicted) + Tokens.of_rows(alone, 0)
 
 
 def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:
