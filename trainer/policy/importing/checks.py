@@ -114,8 +114,9 @@ def _shown(tokenizer: PreTrainedTokenizerBase) -> str:
     ]
     about = {"name": "x", "description": "x", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}
     tools = [{"type": "function", "function": about}]
+    asked: list[tuple[Any, Any]] = [([user], None), ([system, user], None), ([user], tools), ([user, *answered], tools)]
     shown = []
-    for messages, known in (([user], None), ([system, user], None), ([user], tools), ([user, *answered], tools)):
+    for messages, known in asked:
         try:
             shown.append(
                 tokenizer.apply_chat_template(messages, tools=known, tokenize=False, add_generation_prompt=True)
