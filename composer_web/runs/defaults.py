@@ -38,8 +38,8 @@ PROFILE = "full"
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
-_engines: dict[str, tuple[float, int, int]] = {}
-"""(time, longest context, bytes of KV cache) by the inference server's address; 0 where it does not say."""
+_engines: dict[str, tuple[float, int, int, str]] = {}
+"""(time, longest context, bytes of KV cache, kind) by the inference server's address; 0 or empty where it does not say."""
 
 
 def facts_of(config: RunConfig, weights: Weights | None = None) -> Facts:
@@ -58,7 +58,7 @@ def facts(weights: Weights, suite: str = "", *, engine: tuple[int, int] = (0, 0)
     parameters = int(weights.policy.architecture.get("parameters") or 0)
     model = read_model(weights.path, parameters=parameters, toy=weights.policy.toy)
     task, instruction = _longest_task(suite) if suite else ("", "")
-    word = 2 if env().inference_engine == "vllm" else 4
+    word = 2 if env().engine.engine == "vllm" else 4
     context, kv_bytes = engine
     room, shared = trainer_bytes(ranks), context or kv_bytes
     return Facts(
@@ -111,17 +111,32 @@ def automatic_again(config: RunConfig, rows: Sequence[Mapping[str, Any]]) -> Run
 
 def engine_limits() -> tuple[int, int]:
     """Longest context and bytes of KV cache of the inference server; 0 where it does not answer or say."""
+    _, context, kv_bytes, _ = _server()
+    return context, kv_bytes
+
+
+def serving_engine() -> tuple[str, str]:
+    """Kind of the engine that will serve a run, and where or why."""
+    settings, kind = env(), _server()[3]
+    if kind:
+        return kind, f"the server at {settings.inference_url}"
+    chosen = settings.engine
+    why = f"chosen by auto, because {chosen.why}" if chosen.why else "OPENCOMPOSER_INFERENCE_ENGINE"
+    return chosen.engine, f"{why}; the server at {settings.inference_url} does not answer"
+
+
+def _server() -> tuple[float, int, int, str]:
     url = env().inference_url
-    at, context, kv_bytes = _engines.get(url, (-1e9, 0, 0))
-    if time.monotonic() - at < ENGINE_SECONDS:
-        return context, kv_bytes
+    known = _engines.get(url)
+    if known and time.monotonic() - known[0] < ENGINE_SECONDS:
+        return known
     try:
         health = inference.health(timeout=PATIENCE)
-        context, kv_bytes = health.max_context, health.kv_bytes
+        said = health.max_context, health.kv_bytes, health.engine
     except InferenceError:
-        context = kv_bytes = 0
-    _engines[url] = (time.monotonic(), context, kv_bytes)
-    return context, kv_bytes
+        said = 0, 0, ""
+    _engines[url] = (time.monotonic(), *said)
+    return _engines[url]
 
 
 def trainer_bytes(ranks: int) -> int | None:
