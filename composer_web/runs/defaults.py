@@ -50,21 +50,27 @@ def facts_of(config: RunConfig, weights: Weights | None = None) -> Facts:
     if isinstance(stage, RLConfig) and stage.sampling.kv_cache_mib:
         kv_bytes = stage.sampling.kv_cache_mib << 20
     suite = stage.suite if isinstance(stage, RLConfig) and not stage.sessions.channel else ""
-    return facts(weights, suite, engine=(context, kv_bytes), ranks=stage.parallel.ranks_per_node)
+    held_out = stage.eval_suite or "" if isinstance(stage, RLConfig) and suite else ""
+    return facts(weights, suite, held_out, engine=(context, kv_bytes), ranks=stage.parallel.ranks_per_node)
 
 
-def facts(weights: Weights, suite: str = "", *, engine: tuple[int, int] = (0, 0), ranks: int = 1) -> Facts:
-    """Facts of weights, a suite's longest task, the engine's (context, KV bytes) and the train workers."""
+def facts(
+    weights: Weights, suite: str = "", eval_suite: str = "", *, engine: tuple[int, int] = (0, 0), ranks: int = 1
+) -> Facts:
+    """Facts of weights, the longest tasks of both suites, the engine's (context, KV bytes) and the train workers."""
     parameters = int(weights.policy.architecture.get("parameters") or 0)
     model = read_model(weights.path, parameters=parameters, toy=weights.policy.toy)
-    task, instruction = _longest_task(suite) if suite else ("", "")
+    task, prompt = _longest_prompt(weights, suite)
+    eval_task, eval_prompt = _longest_prompt(weights, eval_suite)
     word = 2 if env().engine.engine == "vllm" else 4
     context, kv_bytes = engine
     room, shared = trainer_bytes(ranks), context or kv_bytes
     return Facts(
         model=model,
-        prompt_tokens=opening_tokens(weights.path, instruction, profile=PROFILE) if instruction else None,
+        prompt_tokens=prompt,
         prompt_task=task,
+        eval_prompt_tokens=eval_prompt,
+        eval_prompt_task=eval_task,
         engine_context=context or None,
         kv_tokens=kv_bytes // (model.shape.kv_values * word) if kv_bytes and model.shape else None,
         trainer_bytes=room,
@@ -166,6 +172,12 @@ def _bfloat16() -> bool | None:
         if "bfloat16" in detail
     ]
     return all(said) if said else None
+
+
+def _longest_prompt(weights: Weights, suite: str) -> tuple[str, int | None]:
+    """The suite's task with the longest instruction, and the tokens of its opening prompt where they can be counted."""
+    task, instruction = _longest_task(suite) if suite else ("", "")
+    return task, opening_tokens(weights.path, instruction, profile=PROFILE) if instruction else None
 
 
 def _longest_task(name: str) -> tuple[str, str]:
