@@ -25,6 +25,7 @@ from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
 from trainer.config.auto import AUTO, with_values
 from trainer.defaults import Choice, Derived, Facts, Problem, derive, preflight
+from trainer.defaults.derive import SUMMARY_TOKENS
 from trainer.defaults.facts import read_model
 from trainer.defaults.opening import opening_tokens
 from trainer.inference.contract import InferenceError
@@ -111,7 +112,11 @@ def as_rows(choices: Sequence[Choice]) -> list[dict[str, Any]]:
 
 def automatic_again(config: RunConfig, rows: Sequence[Mapping[str, Any]]) -> RunConfig:
     """A run's configuration with the derived settings automatic again, for a copy of it."""
-    values = {row["path"]: 0 if row["path"].endswith(".trigger_tokens") else AUTO for row in rows}
+    values = {
+        row["path"]: 0 if row["path"].endswith(".trigger_tokens") else AUTO
+        for row in rows
+        if row["path"] != SUMMARY_TOKENS  # which has no automatic value: the copy has what fits
+    }
     return with_values(config, values)
 
 
