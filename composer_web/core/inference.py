@@ -7,6 +7,7 @@ server in front of vLLM forward requests. Errors of this module name the relevan
 from __future__ import annotations
 
 from composer_web.env import env
+from trainer.inference.choosing import AUTO
 from trainer.inference.client import HttpInferenceClient, InferenceAdmin
 from trainer.inference.contract import (
     DeploymentSpec,
@@ -31,7 +32,7 @@ def admin(*, timeout: float = 60.0) -> InferenceAdmin:
 
 def health(*, timeout: float = 3.0) -> ServerHealth:
     """Health reported by the server, good or bad. Raises InferenceError, or InferenceRefused if the server is not of
-    the configured kind."""
+    the configured kind; `auto` takes either."""
     settings = env()
     try:
         with admin(timeout=timeout) as server:
@@ -45,7 +46,7 @@ def health(*, timeout: float = 3.0) -> ServerHealth:
         raise InferenceError(
             f"{error} OPENCOMPOSER_INFERENCE_URL says where it is, `make status` whether it runs"
         ) from error
-    if found.engine not in {settings.inference_engine, ROUTER}:
+    if settings.inference_engine != AUTO and found.engine not in {settings.inference_engine, ROUTER}:
         raise InferenceRefused(
             f"OPENCOMPOSER_INFERENCE_ENGINE is {settings.inference_engine!r} and the server at {settings.inference_url} "
             f"is {found.engine!r}: set OPENCOMPOSER_INFERENCE_ENGINE={found.engine}, or point "

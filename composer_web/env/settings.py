@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from composer_web.env.addresses import checked, database_settings, mirror_targets
 from trainer.config.renamed import RENAMED
+from trainer.inference.choosing import Chosen, choose_engine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEFAULT_DATA = REPOSITORY / ".data"
@@ -69,8 +70,10 @@ class Env(BaseSettings):
     redis_password: str = Field(
         default="", repr=False, description="Password for redis_url, as it is: nothing in it is percent-encoded"
     )
-    inference_engine: Literal["embedded", "vllm"] = Field(
-        default="embedded", description="What computes: our own engine, or vLLM servers"
+    inference_engine: Literal["embedded", "vllm", "auto"] = Field(
+        default="embedded",
+        description="What computes: our own engine, vLLM servers, or auto: vLLM where servers of it are named (VLLM_URLS) and a "
+        "GPU may compute, else our own, which is faster on CPUs",
     )
     engines: int = Field(
         default=1, ge=1, description="Embedded engines that `make up` starts; with more than one, a router before them"
@@ -175,6 +178,11 @@ class Env(BaseSettings):
         default="",
         description="Hosts (or host:port) at private addresses where endpoints may be, separated by commas",
     )
+
+    @property
+    def engine(self) -> Chosen:
+        """What `inference_engine` stands for."""
+        return choose_engine(self.inference_engine, self.vllm_urls)
 
     @field_validator("database_url")
     @classmethod

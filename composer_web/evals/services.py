@@ -216,6 +216,7 @@ def limits(
         return FULL.model_copy(update={"temperature": temperature, **given}), HarnessConfig(profile="full")
     stage = RLConfig(
         suite=suite,
+        eval_suite=None,
         sampling=SamplingConfig(temperature=temperature).model_copy(update=given),
         harness=HarnessConfig(end_on_malformed_call=policy.toy),
     )

@@ -25,6 +25,7 @@ from composer_web.tasks.models import Suite
 from trainer.config import RLConfig, RunConfig
 from trainer.config.auto import AUTO, with_values
 from trainer.defaults import Choice, Derived, Facts, Problem, derive, preflight
+from trainer.defaults.derive import SUMMARY_TOKENS
 from trainer.defaults.facts import read_model
 from trainer.defaults.opening import opening_tokens
 from trainer.inference.contract import InferenceError
@@ -38,8 +39,8 @@ PROFILE = "full"
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
-_engines: dict[str, tuple[float, int, int]] = {}
-"""(time, longest context, bytes of KV cache) by the inference server's address; 0 where it does not say."""
+_engines: dict[str, tuple[float, int, int, str]] = {}
+"""(time, longest context, bytes of KV cache, kind) by the inference server's address; 0 or empty where it does not say."""
 
 
 def facts_of(config: RunConfig, weights: Weights | None = None) -> Facts:
@@ -50,21 +51,27 @@ def facts_of(config: RunConfig, weights: Weights | None = None) -> Facts:
     if isinstance(stage, RLConfig) and stage.sampling.kv_cache_mib:
         kv_bytes = stage.sampling.kv_cache_mib << 20
     suite = stage.suite if isinstance(stage, RLConfig) and not stage.sessions.channel else ""
-    return facts(weights, suite, engine=(context, kv_bytes), ranks=stage.parallel.ranks_per_node)
+    held_out = stage.eval_suite or "" if isinstance(stage, RLConfig) and suite else ""
+    return facts(weights, suite, held_out, engine=(context, kv_bytes), ranks=stage.parallel.ranks_per_node)
 
 
-def facts(weights: Weights, suite: str = "", *, engine: tuple[int, int] = (0, 0), ranks: int = 1) -> Facts:
-    """Facts of weights, a suite's longest task, the engine's (context, KV bytes) and the train workers."""
+def facts(
+    weights: Weights, suite: str = "", eval_suite: str = "", *, engine: tuple[int, int] = (0, 0), ranks: int = 1
+) -> Facts:
+    """Facts of weights, the longest tasks of both suites, the engine's (context, KV bytes) and the train workers."""
     parameters = int(weights.policy.architecture.get("parameters") or 0)
     model = read_model(weights.path, parameters=parameters, toy=weights.policy.toy)
-    task, instruction = _longest_task(suite) if suite else ("", "")
-    word = 2 if env().inference_engine == "vllm" else 4
+    task, prompt = _longest_prompt(weights, suite)
+    eval_task, eval_prompt = _longest_prompt(weights, eval_suite)
+    word = 2 if env().engine.engine == "vllm" else 4
     context, kv_bytes = engine
     room, shared = trainer_bytes(ranks), context or kv_bytes
     return Facts(
         model=model,
-        prompt_tokens=opening_tokens(weights.path, instruction, profile=PROFILE) if instruction else None,
+        prompt_tokens=prompt,
         prompt_task=task,
+        eval_prompt_tokens=eval_prompt,
+        eval_prompt_task=eval_task,
         engine_context=context or None,
         kv_tokens=kv_bytes // (model.shape.kv_values * word) if kv_bytes and model.shape else None,
         trainer_bytes=room,
@@ -105,23 +112,42 @@ def as_rows(choices: Sequence[Choice]) -> list[dict[str, Any]]:
 
 def automatic_again(config: RunConfig, rows: Sequence[Mapping[str, Any]]) -> RunConfig:
     """A run's configuration with the derived settings automatic again, for a copy of it."""
-    values = {row["path"]: 0 if row["path"].endswith(".trigger_tokens") else AUTO for row in rows}
+    values = {
+        row["path"]: 0 if row["path"].endswith(".trigger_tokens") else AUTO
+        for row in rows
+        if row["path"] != SUMMARY_TOKENS  # which has no automatic value: the copy has what fits
+    }
     return with_values(config, values)
 
 
 def engine_limits() -> tuple[int, int]:
     """Longest context and bytes of KV cache of the inference server; 0 where it does not answer or say."""
+    _, context, kv_bytes, _ = _server()
+    return context, kv_bytes
+
+
+def serving_engine() -> tuple[str, str]:
+    """Kind of the engine that will serve a run, and where or why."""
+    settings, kind = env(), _server()[3]
+    if kind:
+        return kind, f"the server at {settings.inference_url}"
+    chosen = settings.engine
+    why = f"chosen by auto, because {chosen.why}" if chosen.why else "OPENCOMPOSER_INFERENCE_ENGINE"
+    return chosen.engine, f"{why}; the server at {settings.inference_url} does not answer"
+
+
+def _server() -> tuple[float, int, int, str]:
     url = env().inference_url
-    at, context, kv_bytes = _engines.get(url, (-1e9, 0, 0))
-    if time.monotonic() - at < ENGINE_SECONDS:
-        return context, kv_bytes
+    known = _engines.get(url)
+    if known and time.monotonic() - known[0] < ENGINE_SECONDS:
+        return known
     try:
         health = inference.health(timeout=PATIENCE)
-        context, kv_bytes = health.max_context, health.kv_bytes
+        said = health.max_context, health.kv_bytes, health.engine
     except InferenceError:
-        context = kv_bytes = 0
-    _engines[url] = (time.monotonic(), context, kv_bytes)
-    return context, kv_bytes
+        said = 0, 0, ""
+    _engines[url] = (time.monotonic(), *said)
+    return _engines[url]
 
 
 def trainer_bytes(ranks: int) -> int | None:
@@ -151,6 +177,12 @@ def _bfloat16() -> bool | None:
         if "bfloat16" in detail
     ]
     return all(said) if said else None
+
+
+def _longest_prompt(weights: Weights, suite: str) -> tuple[str, int | None]:
+    """The suite's task with the longest instruction, and the tokens of its opening prompt where they can be counted."""
+    task, instruction = _longest_task(suite) if suite else ("", "")
+    return task, opening_tokens(weights.path, instruction, profile=PROFILE) if instruction else None
 
 
 def _longest_task(name: str) -> tuple[str, str]:

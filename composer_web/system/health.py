@@ -23,6 +23,7 @@ from composer_web.core.queue.heartbeats import SILENT_SECONDS
 from composer_web.env import env
 from composer_web.runs.models import Run, RunState
 from composer_web.runs.train_queues import is_train_queue, pool_queue, pool_title, worker_command
+from trainer.inference.choosing import AUTO
 from trainer.inference.contract import InferenceError
 
 LOW_DISK_BYTES = 1 << 30
@@ -100,7 +101,10 @@ def _inference() -> tuple[bool, str, dict[str, Any]]:
             else ""
         )
         return False, f"{health.engine}: {health.error}{where}", detail
-    parts = [health.engine, f"{health.tokens_per_second:.0f} tok/s"]
+    kind = (
+        f"{health.engine} (OPENCOMPOSER_INFERENCE_ENGINE is auto)" if env().inference_engine == AUTO else health.engine
+    )
+    parts = [kind, f"{health.tokens_per_second:.0f} tok/s"]
     if health.servers:
         down = [server for server in health.servers if not server.ok]
         parts.insert(1, f"{len(health.servers) - len(down)} of {len(health.servers)} servers answer")

@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from trainer.inference.choosing import AUTO, ENGINES, choose_engine
 from trainer.inference.discovery import REPLICAS, ReplicaSpec, read_replicas, server_urls
 from trainer.inference.errors import BadRequest
 
@@ -17,8 +17,6 @@ from .errors import StackError
 from .layout import REPOSITORY, Layout
 
 DEFAULT_PORT = 8800
-ENGINES = ("embedded", "vllm")
-AUTO = "auto"
 MAX_ENGINES = 64
 MAX_SPECULATED = 8
 STACK = "stack"  # the cluster of the engines that the supervisor starts
@@ -79,8 +77,9 @@ def inference_engine(variables: Mapping[str, str]) -> tuple[str, str]:
     engine = variables.get("OPENCOMPOSER_INFERENCE_ENGINE") or "embedded"
     urls = variables.get("OPENCOMPOSER_VLLM_URLS") or ""
     if engine == AUTO:
-        engine, reason = faster_engine(urls, gpu=any(Path("/dev").glob("nvidia[0-9]*")))
-        print(f"inference engine: {engine}, because {reason}", flush=True)
+        chosen = choose_engine(AUTO, urls)
+        engine = chosen.engine
+        print(f"inference engine: {engine}, because {chosen.why}", flush=True)
     if engine not in ENGINES:
         known = ", ".join((*ENGINES, AUTO))
         raise StackError(f"OPENCOMPOSER_INFERENCE_ENGINE must be one of {known}, found {engine!r}")
@@ -90,19 +89,6 @@ def inference_engine(variables: Mapping[str, str]) -> tuple[str, str]:
         except ValueError as error:
             raise StackError(f"OPENCOMPOSER_INFERENCE_ENGINE=vllm needs OPENCOMPOSER_VLLM_URLS: {error}") from error
     return engine, urls
-
-
-def faster_engine(urls: str, *, gpu: bool) -> tuple[str, str]:
-    """The engine that `auto` stands for, and why: vLLM wherever a GPU may compute, since its CPU build was slower than the
-    embedded engine where both were measured (docs/benchmarks.md)."""
-    if not urls.strip():
-        return "embedded", "OPENCOMPOSER_VLLM_URLS names no vLLM server"
-    hosts = {urlsplit(url.strip()).hostname for url in urls.split(",") if url.strip()}
-    if hosts - {"127.0.0.1", "localhost", "::1"}:
-        return "vllm", "OPENCOMPOSER_VLLM_URLS names servers on other machines"
-    if gpu:
-        return "vllm", "OPENCOMPOSER_VLLM_URLS names a server on this machine, which has a GPU"
-    return "embedded", "this machine has no GPU, and on a CPU the embedded engine is faster than vLLM's CPU build"
 
 
 def engine_count(variables: Mapping[str, str], engine: str) -> int:

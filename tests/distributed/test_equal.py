@@ -29,7 +29,7 @@ from trainer.errors import ParallelRefused
 from trainer.learning.flops import fastest_product
 from trainer.learning.optimizers import NamedOptimizer
 from trainer.learning.step import Learner
-from trainer.weights.probe import measure_model
+from trainer.weights.probe import ProbeText, measure_model
 
 pytestmark = pytest.mark.integration
 
@@ -73,7 +73,8 @@ def assert_equal(
                 torch.testing.assert_close(first[name], gradient, rtol=1e-4, atol=2e-6 * scale, msg=f"{label}: {name}")
         gradients.clear()
         # Between two steps, as a stage asks for it: nothing of it may stay behind for the next one.
-        said, known = ranks_of(mine).probe(), measure_model(other.model)
+        asked = ProbeText.of(other.model, tokenizer=None, dtype="float32")
+        said, known = ranks_of(mine).probe(asked), measure_model(other.model, tokenizer=None, dtype="float32")
         assert [row.prompt_ids for row in said.rows] == [row.prompt_ids for row in known.rows]
         assert known.gap([(row.ids[0], row.logprobs[0]) for row in said.rows]) < 1e-3, label
     weights = mine.weights()

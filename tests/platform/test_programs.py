@@ -16,6 +16,7 @@ from composer_web.core.queue.queues import QUEUES
 from scripts.stack import environment, programs, valkey
 from scripts.stack.errors import StackError
 from scripts.stack.layout import Layout
+from trainer.inference import choosing
 
 
 @pytest.fixture
@@ -110,9 +111,13 @@ def test_a_wrong_engine_is_refused_with_the_setting(variables: dict[str, str], w
         ("http://127.0.0.1:8000", False, "embedded", "has no GPU"),
     ],
 )
-def test_the_engine_is_chosen_with_a_reason(urls: str, gpu: bool, engine: str, reason: str) -> None:
-    found, why = environment.faster_engine(urls, gpu=gpu)
-    assert found == engine and reason in why
+def test_the_engine_is_chosen_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, urls: str, gpu: bool, engine: str, reason: str
+) -> None:
+    monkeypatch.setattr(choosing, "has_gpu", lambda: gpu)
+    found = choosing.choose_engine("auto", urls)
+    assert found.engine == engine and reason in found.why
+    assert choosing.choose_engine("vllm", "") == choosing.Chosen("vllm", "")
 
 
 def test_auto_says_what_it_chose(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,18 +10,22 @@ from tests.trainer.orchestrator.groups import group_of
 from tests.web.making import trajectory
 
 
-def play(group: Group, *, owner: str = "worker-1") -> bool:
-    """Claim the group and accept it through the services; False when somebody else has it."""
+def play(group: Group, *, owner: str = "worker-1", signal: bool = True) -> bool:
+    """Claim the group and accept it through the services; False when somebody else has it. Without a `signal` all its
+    rollouts fail."""
     claimed = rollouts.claim(group_id=group.pk, owner=owner, seconds=60)
     if claimed is None:
         return False
     prefix = f"groups/{group.pk}/{claimed.held.token}"
     graded = []
-    for sample, passed in enumerate((True, False)):
+    for sample, passed in enumerate((signal, False)):
         made = trajectory(claimed.group, sample, passed=passed)
         artifacts().put_model(f"{prefix}/{sample}.json.zst", made)
         graded.append(rollouts.Graded(made, f"{prefix}/{sample}.json.zst"))
     learned = group_of(group.prompt_index, claimed.group.dispatched_version)
+    if not signal:
+        flat = [one.model_copy(update={"advantages": [0.0] * len(one.advantages)}) for one in learned.samples]
+        learned = learned.model_copy(update={"samples": flat, "rewards": [0.0] * len(flat)})
     artifacts().put_model(f"{prefix}/train.json.zst", learned)
     return rollouts.accept(
         group=claimed.group,

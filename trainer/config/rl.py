@@ -68,7 +68,7 @@ class RLConfig(Part):
         if context and summary.trigger_tokens and summary.trigger_tokens + summary.max_tokens > context:
             raise ValueError(
                 f"trigger_tokens={summary.trigger_tokens} and a summary of {summary.max_tokens} tokens do not fit into "
-                f"max_context_tokens={context}; lower the trigger"
+                f"max_context_tokens={context}; lower the trigger, or harness.summary.max_tokens"
             )
         return self
 

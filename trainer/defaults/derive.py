@@ -57,6 +57,11 @@ class Choice:
     reason: str
 
 
+SUMMARY_PART = 3
+"""A summary takes at most this part of a window that is given as a share of the context."""
+SUMMARY_TOKENS = "stage.harness.summary.max_tokens"
+
+
 @dataclass(frozen=True, slots=True)
 class Derived:
     config: RunConfig
@@ -195,10 +200,17 @@ def _summary(stage: RLConfig, context: int, choices: list[Choice]) -> dict[str, 
     summary = stage.harness.summary
     if not summary.trigger_share or not context:
         return {}
-    tokens = max(1, int(summary.trigger_share * context) - summary.max_tokens)
-    reason = f"{summary.trigger_share:g} of the context, less {summary.max_tokens} tokens of the summary itself"
+    share = int(summary.trigger_share * context)
+    known: dict[str, Value] = {}
+    said = min(summary.max_tokens, max(1, share // SUMMARY_PART))
+    if said < summary.max_tokens:  # of a window that is a share, a summary of many tokens would leave nothing
+        reason = f"a third of the window of {share:,} tokens, which has no room for {summary.max_tokens:,}"
+        choices.append(Choice(SUMMARY_TOKENS, said, reason))
+        known[SUMMARY_TOKENS] = said
+    tokens = max(1, share - said)
+    reason = f"{summary.trigger_share:g} of the context, less {said} tokens of the summary itself"
     choices.append(Choice("stage.harness.summary.trigger_tokens", tokens, reason))
-    return {"stage.harness.summary.trigger_tokens": tokens}
+    return known | {"stage.harness.summary.trigger_tokens": tokens}
 
 
 def _billions(parameters: int) -> str:

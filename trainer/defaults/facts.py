@@ -55,6 +55,9 @@ class Facts:
     """Tokens of the longest opening prompt among the tasks: system message, tool schemas and instruction."""
     prompt_task: str = ""
     """Task with that prompt."""
+    eval_prompt_tokens: int | None = None
+    """The same among the tasks of the run's evaluations, which have the same limits."""
+    eval_prompt_task: str = ""
     engine_context: int | None = None
     """Longest context that the inference engine serves."""
     kv_tokens: int | None = None

@@ -36,7 +36,7 @@ def preflight(config: RunConfig, facts: Facts) -> list[Problem]:
 def _episode(stage: RLConfig, facts: Facts) -> list[Problem]:
     if stage.sessions.channel:
         return []
-    sampling, found = stage.sampling, []
+    sampling, found = stage.sampling, _evaluations(stage, facts)
     context, turn = sampling.max_context_tokens, sampling.max_turn_tokens
     if (prompt := facts.prompt_tokens) is not None:
         needed = prompt + turn
@@ -68,6 +68,21 @@ def _episode(stage: RLConfig, facts: Facts) -> list[Problem]:
             )
         )
     return found
+
+
+def _evaluations(stage: RLConfig, facts: Facts) -> list[Problem]:
+    """Evaluations of a run play under its own limits."""
+    prompt = facts.eval_prompt_tokens
+    context, turn = stage.sampling.max_context_tokens, stage.sampling.max_turn_tokens
+    if not stage.eval_suite or prompt is None or (needed := prompt + turn) <= context:
+        return []
+    of = f" (task {facts.eval_prompt_task})" if facts.eval_prompt_task else ""
+    message = (
+        f"the longest opening prompt of the evaluation suite{of} has {prompt:,} tokens and one turn may have {turn:,}: "
+        f"together {needed:,}, and the context (sampling.max_context_tokens) holds {context:,}, so evaluations would not "
+        f"measure the policy there; set a context of at least {needed:,}, lower max_turn_tokens, or evaluate on another suite"
+    )
+    return [Problem("stage.eval_suite", message)]
 
 
 def _engine(stage: RLConfig, facts: Facts) -> list[Problem]:

@@ -30,7 +30,7 @@ from trainer.learning.packing import PAD, MicroBatch, order, stack
 from trainer.policy.names import checkpoint_state
 from trainer.router_replay.hooks import RoutingCounts
 from trainer.types import TrainSample
-from trainer.weights.probe import Probe, ends, likeliest, made, text
+from trainer.weights.probe import Probe, ProbeText, ends, likeliest
 
 
 @dataclass(slots=True)
@@ -81,12 +81,11 @@ class ShardedBackend:
         return checkpoint_state(model, dict(whole_state(state)))
 
     @torch.no_grad()
-    def probe(self) -> Probe:
+    def probe(self, asked: ProbeText) -> Probe:
         """Compute the policy's answers to the probe text, in a forward pass of all ranks."""
         root = self.root
         model = root.model
-        tokens = text(model.config.vocab_size)
-        batch = _asking(tokens)
+        batch = _asking(asked.tokens)
         if self.meshes.config.cp == 1:
             local, kept_N, decoder = batch, torch.arange(len(batch.targets_N)), dict[str, Any]()
         else:
@@ -104,7 +103,7 @@ class ShardedBackend:
         parts = self.meshes.gathered((kept_N.tolist(), *mine))
         found = {place: row for places, *rows in parts for place, *row in zip(places, *rows, strict=True)}
         ids, logprobs = zip(*(found[place] for place in sorted(found)), strict=True)
-        return made(tokens, ids, logprobs)
+        return asked.probe(ids, logprobs)
 
     def _of_part(self, layout: context_parallel.Layout, *, rows: int) -> dict[str, Any]:
         """Decoder arguments for rows of which this rank holds a part."""

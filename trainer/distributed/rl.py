@@ -34,6 +34,7 @@ from trainer.stages.base import GroupSource, StageSink
 from trainer.stages.joint_heads import joint_heads
 from trainer.types import TrainGroup
 from trainer.weights import RankPublisher, WeightStore
+from trainer.weights.probe import ProbeText
 
 T = TypeVar("T")
 
@@ -105,7 +106,8 @@ class ShardedRL:
     def publish(self, version: int, sink: StageSink, published: Published) -> None:
         """Publish within the step: rank 0's only connection to the run's process may be blocked waiting for a batch."""
         anchor = version % self.config.checkpoint.anchor_every == 0
-        probe = self.ranks.probe()
+        asked = ProbeText.of(self.policy.model, tokenizer=self.policy.tokenizer, dtype=self.store.format)
+        probe = self.ranks.probe(asked)
         parts = published_slices(self.policy.model, self.meshes, self.learner.published_state())
         if self.heads and self.meshes.rank == 0:  # every rank has the whole of it
             parts |= self.heads.published()

@@ -9,7 +9,7 @@ import safetensors.torch
 
 from trainer.inference.errors import SyncFailed
 from trainer.weights import Mirror, Versions
-from trainer.weights.probe import Probe, measure_model, published_probe
+from trainer.weights.probe import Probe, format_of, measure_model, published_probe
 
 LARGEST_REFERENCE = 2_000_000_000
 """Maximum number of parameters, in 4 bytes each, for which this process computes the probe when the publisher left
@@ -32,6 +32,7 @@ def _own(folder: Path, mirror: Mirror | None) -> Probe | None:
         return None
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig  # seconds, and a hundred megabytes
 
+    from trainer.policy import tokenizer_of
     from trainer.policy.names import build_from_state
 
     if mirror is not None:
@@ -43,4 +44,4 @@ def _own(folder: Path, mirror: Mirror | None) -> Probe | None:
         model = build_from_state(cast(Any, MODEL_FOR_CAUSAL_LM_MAPPING)[type(config)], config, state)
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         raise SyncFailed(f"the weights are not those of {folder}/config.json: {error}") from error
-    return measure_model(model)
+    return measure_model(model, tokenizer=tokenizer_of(folder), dtype=format_of(state))

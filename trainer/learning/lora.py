@@ -41,6 +41,8 @@ class Adapters:
                 f"lora.rank={config.rank} needs peft: install the extra `lora`, or set lora.rank to 0"
             ) from error
         self.model = model
+        self.in_place = False
+        """Whether the layers hold the merged weights already (`published_adapters.py`)."""
         targets = _targets(model, config.targets)
         model.requires_grad_(False)
         with torch.random.fork_rng(devices=[]):
@@ -63,7 +65,7 @@ class Adapters:
     @torch.no_grad()
     def merged_in_place(self) -> dict[str, Tensor]:
         """The same where the model is, cut as it is; tied weights and others without adapters are the model's own."""
-        layers = dict(self._layers())
+        layers = dict(self.layers())
         out: dict[str, Tensor] = {}
         for name, tensor in self.model.state_dict(keep_vars=True).items():
             owner, found, rest = name.partition(".base_layer.")
@@ -71,8 +73,8 @@ class Adapters:
                 if not any(f".{part}." in f".{name}" for part in ("lora_A", "lora_B")):
                     out[name] = tensor
             elif rest == "weight":
-                delta = layers[owner].get_delta_weight(NAME)  # type: ignore[operator]
-                out[f"{owner}.weight"] = tensor + delta
+                delta = None if self.in_place else layers[owner].get_delta_weight(NAME)  # type: ignore[operator]
+                out[f"{owner}.weight"] = tensor if delta is None else tensor + delta
             else:
                 out[f"{owner}.{rest}"] = tensor
         return out
@@ -97,7 +99,8 @@ class Adapters:
     def _parameters(self) -> list[tuple[str, nn.Parameter]]:
         return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
 
-    def _layers(self) -> list[tuple[str, nn.Module]]:
+    def layers(self) -> list[tuple[str, nn.Module]]:
+        """Modules with adapters, by name."""
         return [(name, module) for name, module in self.model.named_modules() if hasattr(module, "get_delta_weight")]
 
 

@@ -41,6 +41,8 @@ class MicroBatch:
     """Sampling mask, where sampling was restricted: pairs of (policy token n, allowed id), int64."""
     shared: PrefixTree | None = None
     """Prefix tree of the rows; None where each position is computed separately."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of each row."""
 
     def to(self, device: torch.device) -> MicroBatch:
         return MicroBatch(
@@ -54,6 +56,7 @@ class MicroBatch:
             None if self.experts_BTLK is None else self.experts_BTLK.to(device),
             None if self.mask_M is None else (self.mask_M[0].to(device), self.mask_M[1].to(device)),
             None if self.shared is None else self.shared.to(device),
+            self.lengths,
         )
 
 
@@ -142,6 +145,7 @@ def stack(rows: Sequence[TrainSample], *, share: bool = False) -> MicroBatch:
         experts_BTLK=experts_BTLK,
         mask_M=(torch.tensor(open_at), torch.tensor(allowed_ids)) if open_at else None,
         shared=build_prefix_tree([row.tokens for row in rows], width) if share and experts_BTLK is None else None,
+        lengths=tuple(len(row.tokens) for row in rows),
     )
 
 

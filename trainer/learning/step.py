@@ -30,6 +30,7 @@ from trainer.learning.memory import give_back
 from trainer.learning.mismatch import mismatch
 from trainer.learning.optimizers import learning_rate
 from trainer.learning.packing import MicroBatch, check_sample, order
+from trainer.learning.published_adapters import PublishedAdapters
 from trainer.learning.token_export import TokenStreams, TrainedGroup, digest_of, packed
 from trainer.router_replay.hooks import Replay
 from trainer.types import TrainGroup, TrainSample
@@ -65,7 +66,8 @@ class Learner:
         round_weights: bool = False,
     ) -> None:
         """`backend` computes the step: in this process, or together with other ranks (`trainer/distributed`).
-        `round_weights`: compute with the weights as they are published in bfloat16 (`master_weights.py`).
+        `round_weights`: compute with the weights as they are published in bfloat16 (`master_weights.py`,
+        `published_adapters.py`).
 
         Raises RouterUnknown when router replay is on and the layers of `model` are unknown.
         """
@@ -87,7 +89,9 @@ class Learner:
         self.vocabulary = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         model.train()
         self.optimizer = self.backend.setup(model, reference, optimizer)
-        self.master = MasterWeights(model) if round_weights and adapters is None else None
+        self.master: MasterWeights | PublishedAdapters | None = None
+        if round_weights:
+            self.master = PublishedAdapters(adapters) if adapters else MasterWeights(model)
 
     def train(self, groups: Sequence[TrainGroup], *, step: int) -> dict[str, float]:
         """Take one optimiser step (counted from 1) and return its metrics. Raises NonFiniteGradients, ValueError (bad
@@ -176,10 +180,10 @@ class Learner:
         """Restore `state_tensors()`. Raises ValueError when they belong to another model."""
         low = {name: tensor for name, tensor in tensors.items() if is_low(name)}
         tensors = {name: tensor for name, tensor in tensors.items() if name not in low}
-        if self.master:
-            self.master.load_state_tensors(low)
         if self.adapters:
             self.adapters.load_state_tensors(tensors)
+        if self.master:
+            self.master.load_state_tensors(low)
         self.optimizer.load_state_tensors({k: t for k, t in tensors.items() if not k.endswith(f"|{WEIGHT_KEY}")})
 
     @property
@@ -254,12 +258,16 @@ class Learner:
 
 
 def work_of(samples: Sequence[TrainSample], batches: Sequence[MicroBatch], *, shared: bool) -> Tokens:
-    """Work of `batches` over `samples`; `shared`: the model computes common prefixes once where possible."""
+    """Work of `batches` over `samples`; `shared`: the model computes common prefixes once where possible.
+
+    On ranks, `batches` are those of one, and none shares prefixes.
+    """
     predicted = sum(sum(sample.loss_mask) for sample in samples)
     trees = [batch.shared for batch in batches if batch.shared is not None]
-    if not shared or len(trees) < len(batches):
+    if not shared or not trees:
         return Tokens.of_rows((len(sample.tokens) for sample in samples), predicted)
-    return Tokens.of_prefixes((tree.positions_U for tree in trees), predicted)
+    alone = [length for batch in batches if batch.shared is None for length in batch.lengths]
+    return Tokens.of_prefixes((tree.positions_U for tree in trees), predicted) + Tokens.of_rows(alone, 0)
 
 
 def _streams_of(sample: TrainSample, scored: dict[str, str]) -> TokenStreams:

@@ -3,7 +3,16 @@
 from trainer.policy.errors import PolicyUnreadable
 from trainer.policy.rendering import make_renderer
 from trainer.policy.rendering.chat import ChatRenderer, ChatTemplateError, ParsedTurn
-from trainer.policy.store import Policy, load, load_model, load_tokenizer, native_dtype, published_dtype, save
+from trainer.policy.store import (
+    Policy,
+    load,
+    load_model,
+    load_tokenizer,
+    native_dtype,
+    published_dtype,
+    save,
+    tokenizer_of,
+)
 
 __all__ = [
     "ChatRenderer",
@@ -18,4 +27,5 @@ __all__ = [
     "native_dtype",
     "published_dtype",
     "save",
+    "tokenizer_of",
 ]

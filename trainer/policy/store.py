@@ -141,6 +141,11 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def tokenizer_of(folder: Path) -> PreTrainedTokenizerBase | None:
+    """Like `load_tokenizer`; None for a folder of weights alone."""
+    return load_tokenizer(folder) if (Path(folder) / TOKENIZER).is_file() else None
+
+
 def load_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """Load only the model, in evaluation mode. Raises PolicyUnreadable."""
     folder = Path(folder)

@@ -111,7 +111,8 @@ def build_run(
 async def publish(run: SyncRun) -> None:
     """Publish the current weights as version `run.version` to the store and the engine."""
     anchor = run.version % run.config.checkpoint.anchor_every == 0
-    run.store.publish(run.version, run.learner.weights(), anchor=anchor, probe=measure_model(run.learner.model))
+    probe = measure_model(run.learner.model, tokenizer=run.policy.tokenizer, dtype=run.store.format)
+    run.store.publish(run.version, run.learner.weights(), anchor=anchor, probe=probe)
     await run.update_engine(run.version)
 
 

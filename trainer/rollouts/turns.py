@@ -98,6 +98,8 @@ async def _play(
     while (reached := limits.reached()) is None:
         reply = await player.ask()
         if reply is None:
+            if not record.turns:
+                raise _no_room(limits)
             return StopReason.TOKEN_LIMIT
         limits.turns.used += 1
         results, tool_seconds, late = await run_tools(session, reply.calls, limits)
@@ -126,7 +128,19 @@ async def _play(
             return ended
         if (ended := await player.go_on(reply, turn)) is not None:
             return ended
+    if reached is StopReason.TOKEN_LIMIT and not record.turns:
+        raise _no_room(limits)
     return reached
+
+
+def _no_room(limits: EpisodeLimits) -> EpisodeLost:
+    """A context that the opening prompt alone fills is a wrong setting: the policy had no turn."""
+    used = f"has {limits.tokens.used} tokens" if limits.tokens.used else "is too long for the endpoint"
+    return EpisodeLost(
+        Cause.ENGINE_CONTEXT,
+        f"the opening prompt {used} and leaves no room for a turn in max_context_tokens {limits.tokens.limit}: "
+        "give the run or evaluation a longer context, or its tasks shorter instructions",
+    )
 
 
 def _ended(

@@ -6,7 +6,8 @@ reload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
@@ -20,7 +21,8 @@ PROMPTS = 8
 STEP = 6
 """Tokens by which each prompt is longer than the previous one; all share a prefix."""
 LIKELIEST = 32
-BOUNDS: dict[str, float] = {"float32": 0.1, "bfloat16": 0.2}
+Format = Literal["float32", "bfloat16"]
+BOUNDS: dict[Format, float] = {"float32": 0.1, "bfloat16": 0.2}
 """Bound on the mean difference of log-probabilities in nats, by the format of the published weights, in which engines
 may compute. Observed on pseudo-random text, the harder case: bfloat16 against float32 0.004 on a toy and 0.055 to 0.097
 on a 135 M model; 2.4 for wrongly packed experts, 0.26 for weights a few optimiser steps older.
@@ -28,6 +30,7 @@ on a 135 M model; 2.4 for wrongly packed experts, 0.26 for weights a few optimis
 NATURAL = (
     "The function returns the wrong total when the list is empty. Read the file, find the loop that adds the prices, and "
     "fix it.\ndef total(prices):\n    result = 0\n    for price in prices:\n        result += price\n    return result\n"
+    "The tests pass now, and the total of an empty list is zero, as the instruction asks.\n"
 )
 """Text that a policy has seen the like of: its log-probabilities there are smooth, so that formats differ little."""
 ELSEWHERE = 1.0
@@ -57,7 +60,7 @@ class Probe(BaseModel):
 
     format: Literal[1] = 1
     rows: list[Row] = Field(min_length=1)
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    dtype: Format = "bfloat16"
     """Format of the published weights."""
 
     @property
@@ -74,15 +77,33 @@ class Encodes(Protocol):
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
 
-def natural_text(tokenizer: Encodes) -> list[int] | None:
-    """Tokens of `NATURAL`; None for a tokenizer that needs too few of them for the prompts."""
-    found = tokenizer.encode(NATURAL, add_special_tokens=False)[: PROMPTS * STEP]
-    return found if len(found) == PROMPTS * STEP else None
+@dataclass(frozen=True, slots=True)
+class ProbeText:
+    """What every publisher asks its policy: on one process, on ranks and of a folder."""
 
+    tokens: list[int]
+    dtype: Format
+    """Format of the published weights, which bounds the gap of engines."""
 
-def text(vocabulary: int) -> list[int]:
-    """The fixed pseudo-random text, without a tokenizer. Draws no random number, so a probe does not change a run."""
-    return [(7919 * (n + 3) ** 2 + 104729 * n) % vocabulary for n in range(PROMPTS * STEP)]
+    @classmethod
+    def of(cls, model: Any, *, tokenizer: Encodes | None, dtype: Format) -> ProbeText:
+        """`NATURAL` in the tokens of the policy; pseudo-random tokens for a policy without a tokenizer, or with one that
+        needs too few of them for the prompts. Draws no random number, so a probe does not change a run."""
+        size = PROMPTS * STEP
+        tokens = tokenizer.encode(NATURAL, add_special_tokens=False)[:size] if tokenizer is not None else []
+        if len(tokens) < size:
+            tokens = [(7919 * (n + 3) ** 2 + 104729 * n) % model.config.vocab_size for n in range(size)]
+        return cls(tokens, dtype)
+
+    def probe(self, ids: Sequence[Sequence[int]], logprobs: Sequence[Sequence[float]]) -> Probe:
+        """The likeliest tokens after each prompt, and their log-probabilities."""
+        return Probe(
+            dtype=self.dtype,
+            rows=[
+                Row(prompt_ids=self.tokens[:end], ids=list(after), logprobs=list(chances))
+                for end, after, chances in zip(ends(), ids, logprobs, strict=True)
+            ],
+        )
 
 
 def ends() -> range:
@@ -96,57 +117,24 @@ def likeliest(logits_PV: torch.Tensor) -> tuple[list[list[int]], list[list[float
     return found.indices.tolist(), found.values.tolist()
 
 
-def made(
-    tokens: Sequence[int],
-    ids: Sequence[list[int]],
-    logprobs: Sequence[list[float]],
-    dtype: Literal["float32", "bfloat16"] = "bfloat16",
-) -> Probe:
-    """Probe of the text, with the likeliest tokens after each prompt."""
-    return Probe(
-        dtype=dtype,
-        rows=[
-            Row(prompt_ids=list(tokens[:end]), ids=after, logprobs=chances)
-            for end, after, chances in zip(ends(), ids, logprobs, strict=True)
-        ],
-    )
+def format_of(state: Mapping[str, torch.Tensor]) -> Format:
+    """Format of published tensors: float32 only where all floating ones are."""
+    return "float32" if {t.dtype for t in state.values() if t.is_floating_point()} <= {torch.float32} else "bfloat16"
 
 
-def measure(
-    forward: Callable[[torch.Tensor], Any],
-    vocabulary: int,
-    device: torch.device | str = "cpu",
-    *,
-    tokens: Sequence[int] | None = None,
-    dtype: Literal["float32", "bfloat16"] = "bfloat16",
-) -> Probe:
-    """Measure a probe with the library's forward pass, of `tokens` or else of the pseudo-random text."""
-    tokens = list(tokens or text(vocabulary))
-    with torch.no_grad():
-        logits_TV = forward(torch.tensor([tokens], device=device)).logits[0]
-    return made(tokens, *likeliest(logits_TV[STEP - 1 :: STEP]), dtype)
-
-
-def measure_model(
-    model: torch.nn.Module,
-    *,
-    tokenizer: Encodes | None = None,
-    dtype: Literal["float32", "bfloat16"] = "bfloat16",
-) -> Probe:
-    """Measure a probe of the trainer's model, on natural text where its tokenizer is known."""
+def measure_model(model: torch.nn.Module, *, tokenizer: Encodes | None, dtype: Format) -> Probe:
+    """Measure a probe with the library's forward pass; `dtype` is the format of the published weights."""
     module: Any = model
+    asked = ProbeText.of(module, tokenizer=tokenizer, dtype=dtype)
     trains = module.training
     module.eval()
     try:
-        return measure(
-            lambda ids: module(input_ids=ids, use_cache=False),
-            module.config.vocab_size,
-            next(module.parameters()).device,
-            tokens=natural_text(tokenizer) if tokenizer is not None else None,
-            dtype=dtype,
-        )
+        with torch.no_grad():
+            tokens_1T = torch.tensor([asked.tokens], device=next(module.parameters()).device)
+            logits_TV = module(input_ids=tokens_1T, use_cache=False).logits[0]
     finally:
         module.train(trains)
+    return asked.probe(*likeliest(logits_TV[STEP - 1 :: STEP]))
 
 
 def published_probe(store: Versions, version: int) -> Probe | None:

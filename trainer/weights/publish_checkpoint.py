@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainer.errors import WeightError
-from trainer.policy import load_model
+from trainer.policy import load_model, tokenizer_of
 from trainer.policy.names import checkpoint_state
 from trainer.weights.manifest import Manifest
 from trainer.weights.probe import measure_model
@@ -33,4 +33,5 @@ def publish_checkpoint(folder: Path, where: str, *, version: int | None = None, 
         )
     model = load_model(folder)
     state = checkpoint_state(model, model.state_dict())
-    return store.publish(number, state, anchor=True, probe=measure_model(model))
+    probe = measure_model(model, tokenizer=tokenizer_of(folder), dtype=store.format)
+    return store.publish(number, state, anchor=True, probe=probe)

@@ -76,6 +76,11 @@ class DifferenceOut(Schema):
     value: str
 
 
+class EngineOut(Schema):
+    kind: str = Field(description="embedded, vllm, or router")
+    how: str = Field(description="Where it is, or why it was chosen")
+
+
 class Checked(Schema):
     ok: bool
     warnings: list[str]
@@ -84,6 +89,7 @@ class Checked(Schema):
     plan: list[PlanRowOut] = Field(description="What would run")
     estimate: EstimateOut | None = Field(description="null while no run of the kind has been measured")
     memory: MemoryOut | None
+    engine: EngineOut | None = Field(description="What will serve its rollouts; null for a run without any")
     differences: list[DifferenceOut] = Field(description="From the run `parent`, where one is named")
 
 

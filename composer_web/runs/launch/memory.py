@@ -141,7 +141,7 @@ def pass_tokens(stage: RLConfig | MidtrainConfig | SFTConfig) -> int:
 def _engine(stage: RLConfig, parameters: int, shape: Shape | None) -> tuple[Part, ...]:
     """Engine memory if every rollout in flight uses its full context. Engines with less room make requests wait,
     or shrink."""
-    size = HALF if env().inference_engine == "vllm" else FLOAT32
+    size = HALF if env().engine.engine == "vllm" else FLOAT32
     held = Part("Weights", parameters * size, f"{parameters} values of {size} bytes")
     if shape is None:
         return (held,)

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from composer_web.runs.charts.comparing import Row, differences
-from composer_web.runs.defaults import as_rows, derived
+from composer_web.runs.defaults import as_rows, derived, serving_engine
 from composer_web.runs.launch.estimate import Estimate, estimate
 from composer_web.runs.launch.memory import Memory, memory
 from composer_web.runs.launch.plan import PlanRow, what_will_run
 from composer_web.runs.models import Run
-from trainer.config import RunConfig
+from trainer.config import RLConfig, RunConfig
 from trainer.defaults import Choice
 
 
@@ -24,13 +24,17 @@ class Summary:
     plan: list[PlanRow]
     estimate: Estimate | None
     memory: Memory | None
+    engine: tuple[str, str] | None
+    """Kind of the inference engine that will serve the run, and where or why; None for a run without rollouts."""
 
 
 def summarise(config: RunConfig) -> Summary:
     """Raises UserError if the policy does not exist."""
     found = derived(config)
     full = found.config
-    return Summary(full, found.choices, what_will_run(full), estimate(full), memory(full))
+    rollouts = isinstance(full.stage, RLConfig) and not full.stage.sessions.channel
+    engine = serving_engine() if rollouts else None
+    return Summary(full, found.choices, what_will_run(full), estimate(full), memory(full), engine)
 
 
 def against_parent(config: RunConfig, parent: Run | None) -> list[Row]:
@@ -44,6 +48,7 @@ def as_data(summary: Summary) -> dict[str, Any]:
     return {
         "derived": as_rows(summary.choices),
         "plan": [{"label": row.label, "value": row.value, "how": row.how} for row in summary.plan],
+        "engine": {"kind": summary.engine[0], "how": summary.engine[1]} if summary.engine else None,
         "estimate": None
         if found is None
         else {

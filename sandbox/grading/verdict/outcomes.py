@@ -123,7 +123,10 @@ OUTCOMES: dict[Cause, Outcome] = {
     Cause.WORKER_LOST: _lost("the worker that played it died or lost its lease", retry=True),
     Cause.INTERNAL_ERROR: _lost("this program raised an error that nothing expects", retry=True),
     Cause.ENGINE_FAILED: _lost("the inference engine failed, refused or aborted a request", retry=True),
-    Cause.ENGINE_CONTEXT: _lost("the engine's context is shorter than the run's: it ended a turn early", retry=False),
+    Cause.ENGINE_CONTEXT: _lost(
+        "a context left the policy no room: the engine's is shorter than the run's, or the run's is filled by the opening prompt",
+        retry=False,
+    ),
     Cause.INVALID_ENGINE_RESPONSE: _lost(
         "the engine's answer contradicts itself or the versions that were published", retry=True
     ),

@@ -6,10 +6,11 @@ throughout, CPU seconds of the process, so that other work on the machine counts
 `ratio_<prompt>x<rows>`: generated tokens per CPU second, prompts included, the engine's to the library's `generate` on the same
 prompt, one after the other in each cell. Rows are samples of one prompt, as in a group of GRPO: the engine computes the
 prompt once. `generate` takes as many rows a call as 12,288 prompt tokens allow, and begins no further call of a cell after
---seconds; `generate_rows_…` says how many rows it made. `prefix_hit`: share of prompt tokens that were cached, over four
-turns of 64 sessions with a system prompt. `k3_bf16`: the trainer's own mismatch at staleness 0, against samples of the
-weights that it publishes in bf16. `train_ratio_to_trl`, `train_memory_ratio_to_trl`: a whole GRPO step (`trainer.py`).
-`delta_ratio_to_arcv3`: bytes of a published delta after real steps of AdamW at 1e-6 and 3e-5, the worse of both.
+--seconds; `generate_rows_…` says how many rows it made. `prefill_ratio_<prompt>`: prompt tokens per CPU second of one prompt,
+without generation, to those of the library's forward pass (`generate_prefill_…`). `prefix_hit`: share of prompt tokens that
+were cached, over four turns of 64 sessions with a system prompt. `k3_bf16`: the trainer's own mismatch at staleness 0, against
+samples of the weights that it publishes in bf16. `train_ratio_to_trl`, `train_memory_ratio_to_trl`: a whole GRPO step
+(`trainer.py`). `delta_ratio_to_arcv3`: bytes of a published delta after real steps of AdamW at 1e-6 and 3e-5, the worse of both.
 `swap_pause_ms`: how long generation stands still. `older_checkpoint_ratio_…`: what the weights of a checkpoint take as a
 difference against the next one, ten such steps later, by their size.
 """
@@ -24,12 +25,12 @@ import torch
 
 from tests.bench import report
 from tests.bench.model.real_policy import smollm2
-from tests.bench.model.real_speed import PROMPTS, ROWS, Cell, Engine, against_generate, sessions
+from tests.bench.model.real_speed import PROMPTS, ROWS, Cell, Engine, against_generate, prefill, sessions
 from tests.bench.model.real_weights import after_steps, deltas, swap
 from tests.bench.model.trainer import child, peer_python, sides_of
 from tests.bench.model.trainer_step import Sizes
 
-PARTS = ("generate", "sessions", "trl", "weights")
+PARTS = ("generate", "prefill", "sessions", "trl", "weights")
 STEP = Sizes(prompts=2, group=8, prompt_tokens=256, new=64, rows=4, trl_rows=4, precision="float32")
 GOALS: dict[str, report.Goal] = {
     "engine_ratio_to_generate_min": (">=", 2.0),
@@ -79,6 +80,9 @@ def main() -> None:
         ]
         metrics |= against_generate(folder, Engine(folder, arguments.kv_mib << 20), cells, arguments.seconds)
         metrics["engine_ratio_to_generate_min"] = min(metrics[f"ratio_{cell.name}"] for cell in cells)
+    if "prefill" not in skipped:
+        lengths = [int(length) for length in arguments.prompts.split(",")]
+        metrics |= prefill(folder, Engine(folder, arguments.kv_mib << 20), lengths)
     if "sessions" not in skipped:
         metrics |= sessions(Engine(folder, arguments.kv_mib << 20))
     if "weights" not in skipped:

@@ -19,6 +19,7 @@ from trainer.inference.errors import ServerError
 
 PROMPTS, ROWS = (48, 1568, 6000), (1, 8, 32)
 NEW, TEMPERATURE = 32, 1.0
+PREFILLS = 3
 PEER_TOKENS = 12_288
 """Prompt tokens of one call of `generate`: more rows are several calls."""
 SESSIONS, TURNS, SYSTEM, OWN, ANSWER, OBSERVATION = 64, 4, 384, 16, 12, 24
@@ -94,6 +95,26 @@ def against_generate(folder: Path, engine: Engine, cells: list[Cell], seconds: f
         found[f"generate_rows_{cell.name}"] = made
         found[f"ratio_{cell.name}"] = found[f"tok_per_cpu_s_{cell.name}"] / found[f"generate_{cell.name}"]
         print(cell.name, {key: round(value, 2) for key, value in found.items() if cell.name in key}, flush=True)
+    return found
+
+
+def prefill(folder: Path, engine: Engine, lengths: list[int]) -> dict[str, float]:
+    """Prompt tokens per CPU second of one prompt with nothing generated but its next token: the engine's, and those of the
+    library's forward pass with a KV cache. The better of `PREFILLS` each, one after the other."""
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    generator = torch.Generator().manual_seed(2)
+    found: dict[str, float] = {}
+    for length in lengths:
+        ours = theirs = float("inf")
+        for _ in range(PREFILLS):
+            prompt = random_ids(length, engine.vocabulary, generator)  # each another: nothing of it is cached
+            ours = min(ours, engine.run([prompt], 1)[0])
+            began = time.process_time()
+            with torch.inference_mode():
+                model(torch.tensor([prompt]), use_cache=True, logits_to_keep=1)
+            theirs = min(theirs, time.process_time() - began)
+        found[f"prefill_tok_per_cpu_s_{length}"], found[f"generate_prefill_{length}"] = length / ours, length / theirs
+        found[f"prefill_ratio_{length}"] = theirs / ours
     return found
 
 

@@ -57,6 +57,14 @@ def test_the_tightest_limit_decides_the_context(facts: Facts, context: int) -> N
     assert rl(facts).sampling.max_context_tokens == context
 
 
+@pytest.mark.parametrize(("context", "summary", "trigger"), [(8192, 1024, 5120), (768, 192, 384), (16, 4, 8)])
+def test_a_window_that_is_a_share_has_room_for_its_summary_and_work(context: int, summary: int, trigger: int) -> None:
+    """The Composer preset's, down to the toy's context."""
+    harness = HarnessConfig(summary=SummaryConfig(trigger_share=0.75, max_tokens=1024))
+    stage = rl(KNOWN, harness=harness, sampling=SamplingConfig(max_context_tokens=context, max_turn_tokens=8))
+    assert (stage.harness.summary.max_tokens, stage.harness.summary.trigger_tokens) == (summary, trigger)
+
+
 def test_a_chosen_value_stays_and_the_others_follow_it() -> None:
     stage = rl(
         KNOWN,

@@ -44,6 +44,15 @@ def test_a_context_that_cannot_work_is_refused(facts: Facts, sampling: dict[str,
     assert any(words in problem.message for problem in found)
 
 
+def test_a_longer_prompt_of_the_evaluation_suite_is_refused_at_its_own_field() -> None:
+    facts = replace(KNOWN, eval_prompt_tokens=7800, eval_prompt_task="long one")
+    (found,) = problems(facts, RLConfig(eval_suite="held-out"))
+    assert found.fatal and found.field == "stage.eval_suite"
+    assert "evaluation suite (task long one) has 7,800 tokens" in found.message and "at least 8,824" in found.message
+    assert problems(facts, RLConfig(eval_suite=None)) == []
+    assert problems(replace(facts, eval_prompt_tokens=1799), RLConfig(eval_suite="held-out")) == []
+
+
 def test_a_summary_that_every_turn_triggers_is_refused() -> None:
     harness = HarnessConfig(summary=SummaryConfig(trigger_tokens=1800))
     (found,) = problems(KNOWN, RLConfig(harness=harness))

@@ -353,7 +353,7 @@ async def test_weights_that_an_engine_does_not_compute_as_published_are_not_answ
 ) -> None:
     """Their publisher knows what they say of a fixed text. At the first load, in the middle of a run, and after it."""
     first = WeightStore(site.root / "differs-first", dtype="float32")
-    first.publish(0, site.model(7).state_dict(), probe=measure_model(site.model(5)))
+    first.publish(0, site.model(7).state_dict(), probe=measure_model(site.model(5), tokenizer=None, dtype="float32"))
 
     async def ask_it() -> None:
         site.deploy("differs", first)
@@ -367,11 +367,13 @@ async def test_weights_that_an_engine_does_not_compute_as_published_are_not_answ
     assert site.admin.health().ok
 
     store = WeightStore(site.root / "differs", dtype="float32")
-    store.publish(0, site.model(0).state_dict(), probe=measure_model(site.model(0)))
+    store.publish(0, site.model(0).state_dict(), probe=measure_model(site.model(0), tokenizer=None, dtype="float32"))
     site.deploy("differs", store, follow=True)
     await client.generate(ask("differs"))
     assert site.status("differs").proof == "proven"
-    store.publish(1, site.model(1).state_dict(), anchor=True, probe=measure_model(site.model(5)))
+    store.publish(
+        1, site.model(1).state_dict(), anchor=True, probe=measure_model(site.model(5), tokenizer=None, dtype="float32")
+    )
     wait_for(lambda: site.status("differs").proof == "differs", "the refusal")
     assert site.status("differs").state == "failed"
     health = site.admin.health()
@@ -379,7 +381,9 @@ async def test_weights_that_an_engine_does_not_compute_as_published_are_not_answ
     with pytest.raises(InferenceRefused, match="does not compute version 1 of 'differs'"):
         await client.generate(ask("differs"))
 
-    store.publish(2, site.model(2).state_dict(), anchor=True, probe=measure_model(site.model(2)))
+    store.publish(
+        2, site.model(2).state_dict(), anchor=True, probe=measure_model(site.model(2), tokenizer=None, dtype="float32")
+    )
     wait_for(lambda: site.status("differs").version == 2, "other weights")
     wait_for(lambda: site.admin.health().ok, "all is well")
     request = ask("differs")

@@ -358,7 +358,7 @@ def test_a_decoder_says_what_the_weights_say_and_one_that_does_not_is_told_apart
     shape = read_shape(models.save(model, tmp_path))
     state = checkpoint_state(model, model.state_dict())
     decoder = build_decoder(shape, state, shape.max_position_embeddings, compiled=compiled)
-    probe = measure_model(model)
+    probe = measure_model(model, tokenizer=None, dtype="float32")
     gap = verify_weights(decoder, probe, deployment="x", version=3, max_context=2048)
     assert gap is not None and gap < 1e-4
     short = verify_weights(decoder, probe, deployment="x", version=3, max_context=20)  # the prompts that fit

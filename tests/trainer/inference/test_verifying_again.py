@@ -29,7 +29,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_weights_that_change_under_the_engine_are_found_while_it_serves(tmp_path: Path, stored: bool) -> None:
     policy_dir = models.save(long_model(0), tmp_path / "policy")
     store = WeightStore(tmp_path / "store", dtype="float32")
-    store.publish(0, long_model(0).state_dict(), probe=measure_model(long_model(0)))
+    store.publish(0, long_model(0).state_dict(), probe=measure_model(long_model(0), tokenizer=None, dtype="float32"))
     spec = DeploymentSpec(
         name="run-1", policy_dir=str(policy_dir), store=str(store.root) if stored else None, version=0
     )

@@ -29,7 +29,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
 
     monkeypatch.setattr(clock, "wait", wait)
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: QUEUED * len(found)))
-    monkeypatch.setattr(flops, "fastest_product", lambda device, number_format: 1.0)
+    monkeypatch.setattr(flops, "fastest_product", lambda device, number_format, **more: 1.0)
     return found
 
 

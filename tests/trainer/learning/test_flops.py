@@ -1,17 +1,23 @@
 """FLOPs of a step against a count of every product that torch does, the measured peak, and memory."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from tests.trainer.learning.models import tiny_model
 from tests.trainer.learning.test_step import group, learner
 from tests.trainer.router_replay import moe
 from trainer.config import LoraConfig, OptimizerConfig
+from trainer.learning import flops
 from trainer.learning.flops import FlopsCounter, Tokens, fastest_product, shape_of
 from trainer.learning.lora import Adapters
 from trainer.learning.memory import take_peak
 from trainer.learning.metrics import describe
+from trainer.learning.packing import stack
+from trainer.learning.step import work_of as work_of_step
 from trainer.learning.supervised import Example, SupervisedLearner, work_of
 
 CPU = torch.device("cpu")
@@ -74,7 +80,7 @@ def test_a_step_tells_what_it_asked_of_the_device() -> None:
     model = tiny_model()
     values = learner(model).train([group(model, [1.0, 0.0])], step=1)
     peak = fastest_product(CPU, torch.float32)
-    assert peak > 1e8 and fastest_product(CPU, torch.float32) == peak, "measured once"
+    assert peak > 1e8 and fastest_product(CPU, torch.float32) == peak, "measured within steps only"
     assert values["speed/mfu"] == pytest.approx(values["speed/model_flops"] / peak)
     assert 0 < values["speed/mfu"] < 1
     assert values["memory/trainer"] > 50e6
@@ -82,6 +88,52 @@ def test_a_step_tells_what_it_asked_of_the_device() -> None:
         assert describe(name).meaning
     nothing = learner(model).train([group(model, [1.0, 1.0])], step=1)
     assert "speed/mfu" not in nothing, "groups without signal are not computed"
+
+
+def test_the_peak_is_the_best_that_was_seen_in_this_format_with_these_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flops, "_best", {})
+    measured = iter([50.0, 90.0, 70.0, 20.0, 30.0, 10.0])  # the first ones while an engine has the cores
+    monkeypatch.setattr(flops, "_measured", lambda device, number_format, seconds: next(measured))
+    assert fastest_product(CPU, torch.float32) == 50.0
+    assert fastest_product(CPU, torch.float32, seconds=0.1) == 90.0
+    assert fastest_product(CPU, torch.float32, seconds=0.1) == 90.0
+    assert fastest_product(CPU, torch.bfloat16) == 20.0
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    assert fastest_product(CPU, torch.float32) == 30.0
+    step = FlopsCounter(tiny_model()).metrics(EVERY_PAIR, 1e-9, device=CPU)
+    assert step["speed/mfu"] == 1.0 and fastest_product(CPU, torch.float32) == step["speed/model_flops"]
+
+
+def test_a_batch_that_shares_no_prefix_does_not_undo_those_that_do() -> None:
+    model = tiny_model()
+    rows = group(model, [1.0, 0.0]).samples[:1] * 2
+    tree, padded = stack(rows, share=True), replace(stack(rows, share=True), shared=None)
+    one, other = (work_of_step(rows, [batch], shared=True) for batch in (tree, padded))
+    both = work_of_step([*rows, *rows], [tree, padded], shared=True)
+    assert (both.tokens, both.pairs) == (one.tokens + other.tokens, one.pairs + other.pairs)
+    assert both.tokens < 2 * other.tokens
+
+
+def test_a_sliding_window_sees_fewer_pairs() -> None:
+    window, length = 4, 20
+    sizes = {
+        "vocab_size": 32,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+    }
+    kinds = ["full_attention", "sliding_attention"]
+    model = Qwen2ForCausalLM(
+        Qwen2Config(**sizes, num_hidden_layers=2, layer_types=kinds, use_sliding_window=True, sliding_window=window)
+    )
+    shape, work = shape_of(model), Tokens.of_rows([length], 0)
+    seen = sum(min(place + 1, window) for place in range(length))
+    assert work.pairs_within(window) == seen < work.pairs
+    assert (shape.window, shape.windowed) == (window, shape.pair)
+    plain = shape_of(Qwen2ForCausalLM(Qwen2Config(**sizes, num_hidden_layers=2)))
+    assert plain.flops(work) - shape.flops(work) == 6 * shape.pair * (work.pairs - seen)
+    assert shape_of(MistralForCausalLM(MistralConfig(**sizes, num_hidden_layers=2, sliding_window=8))).pair == 0
 
 
 def test_a_step_in_bfloat16_is_measured_against_that_peak() -> None:

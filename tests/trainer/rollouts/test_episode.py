@@ -349,6 +349,22 @@ async def test_a_turn_that_the_engine_cuts_is_not_the_policys_failure(services, 
     assert trajectory.report.outcome is Cause.ENGINE_CONTEXT and "max_context_tokens" in trajectory.report.cause
 
 
+async def test_an_opening_prompt_that_fills_the_context_is_not_the_policys_failure(services, renderer, task):
+    prompt = len(renderer.start(opening_messages(task)))
+    for context in (prompt - 1, prompt):
+        sampling = {"max_context_tokens": context, "max_turn_tokens": 8}
+        client = ScriptedClient(renderer, solution(task))
+        trajectory = await play(services, task, client, sampling=sampling)
+        assert (trajectory.verdict, trajectory.reward, client.requests) == (Verdict.INFRA_ERROR, None, [])
+        assert trajectory.report.outcome is Cause.ENGINE_CONTEXT
+        assert f"opening prompt has {prompt} tokens" in trajectory.report.cause
+    little = await play(
+        services, task, ScriptedClient(renderer, solution(task)),
+        sampling={"max_context_tokens": prompt + 1, "max_turn_tokens": 8},
+    )  # fmt: skip
+    assert (little.verdict, little.stop_reason) == (Verdict.FAILED, StopReason.TOKEN_LIMIT), "it had a token"
+
+
 LONG = [call("write_file", path="notes.txt", content="so be it\n")]
 
 

@@ -14,6 +14,7 @@ from pyarrow import parquet
 from composer_web.accounts.models import User
 from composer_web.accounts.services import create_token
 from composer_web.evals import services as evals
+from composer_web.evals.models import Evaluation
 from composer_web.policies.models import Policy
 from composer_web.runs import metrics, services
 from composer_web.runs.launch import templates
@@ -157,8 +158,14 @@ def test_everything_else_is_listed_shown_and_exported(trained: Run, cli: Cli, tm
     assert data(cli("policies", "get", "base", "--json"))["name"] == "base"
     made = data(cli("evaluations", "create", "base", "train", "--tasks", "2", "--samples", "1", "--json"))[0]
     assert data(cli("evaluations", "get", str(made["id"]), "--json"))["tasks"] == 2
+    limits = ("--turns", "7", "--context-tokens", "2048")
+    other = data(cli("evaluations", "create", "base", "train", "--tasks", "2", "--samples", "1", *limits, "--json"))[0]
+    conditions = Evaluation.objects.get(pk=other["id"]).conditions["sampling"]
+    assert (conditions["max_turns"], conditions["max_context_tokens"]) == (7, 2048)
+    assert cli("evaluations", "create", "base", "train", "--turns", "0", "--json")[0] == 1
+    assert data(cli("evaluations", "stop", str(other["id"]), "--json"))[0]["state"] == "cancelled"
     assert data(cli("evaluations", "stop", str(made["id"]), "--json"))[0]["state"] == "cancelled"
-    assert data(cli("evaluations", "list", "--json"))[0]["id"] == made["id"]
+    assert made["id"] in [one["id"] for one in data(cli("evaluations", "list", "--json"))]
     assert cli("releases", "list") == (0, "nothing\n")
     assert cli("releases", "get", "none", "1")[0] == 1
 

@@ -25,6 +25,15 @@ def test_variables_win_over_the_supervisors_file(tmp_path: Path, monkeypatch: py
     assert (settings.port, settings.redis_url) == (1234, "redis://variable/0")
 
 
+@pytest.mark.parametrize(("urls", "engine"), [("", "embedded"), ("http://gpu1:8000", "vllm")])
+def test_auto_is_an_engine_for_every_process(monkeypatch: pytest.MonkeyPatch, urls: str, engine: str) -> None:
+    monkeypatch.setenv("OPENCOMPOSER_INFERENCE_ENGINE", "auto")
+    monkeypatch.setenv("OPENCOMPOSER_VLLM_URLS", urls)
+    settings = Env()
+    assert settings.inference_engine == "auto" and settings.engine.engine == engine
+    assert f"{engine} (chosen by auto, because OPENCOMPOSER_VLLM_URLS names" in str(settings.engine)
+
+
 def test_a_socket_folder_and_a_host() -> None:
     socket = database_settings("postgresql://me@/name?host=/run/pg&port=5433")
     assert (socket["HOST"], socket["PORT"], socket["USER"], socket["NAME"]) == ("/run/pg", "5433", "me", "name")
@@ -65,7 +74,7 @@ def unread() -> Iterator[None]:
         ),
         ("MIRRORS", "wandb=a,wandb=b", "OPENCOMPOSER_MIRRORS: names wandb twice"),
         ("PORT", "0", "OPENCOMPOSER_PORT: .*greater than or equal to 1"),
-        ("INFERENCE_ENGINE", "sglang", "OPENCOMPOSER_INFERENCE_ENGINE: .*'embedded' or 'vllm'.*found 'sglang'"),
+        ("INFERENCE_ENGINE", "sglang", "OPENCOMPOSER_INFERENCE_ENGINE: .*'embedded', 'vllm' or 'auto'.*found 'sglang'"),
         ("INFERENCE_URL", "vllm:8000", "OPENCOMPOSER_INFERENCE_URL: must look like http://host:port$"),
         ("REDIS_URL", "http://:secret@x", "OPENCOMPOSER_REDIS_URL: must look like redis://host:port$"),
         (

@@ -52,6 +52,19 @@ def test_an_operator_asks_for_an_evaluation(versions: Policy, held_out: Suite, v
     assert "<html" not in listed and f"evals eval:{made.pk}" in listed and "0 of 2 tasks" in listed
 
 
+def test_the_form_sets_turns_and_context(versions: Policy, held_out: Suite, visit: Callable[[str], Client]) -> None:
+    operator = visit("operator")
+    page = operator.get("/policies/base/").content.decode()
+    assert 'name="turns"' in page and 'name="context_tokens"' in page
+    operator.post(ASK, form(turns="7", context_tokens="2048"))
+    operator.post(ASK, form(turns="", context_tokens=""))
+    own, derived = (one.conditions["sampling"] for one in Evaluation.objects.order_by("pk"))
+    assert (own["max_turns"], own["max_context_tokens"]) == (7, 2048)
+    assert own != derived and derived["max_turns"] and derived["max_context_tokens"]
+    refused = operator.post(ASK, form(context_tokens="16"), follow=True)
+    assert "256 to 10,000,000 tokens" in refused.content.decode() and Evaluation.objects.count() == 2
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

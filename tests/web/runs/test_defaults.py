@@ -101,6 +101,17 @@ def test_the_toys_window_is_refused_on_the_page_in_the_api_and_by_services(
     assert refused.status_code == 422 and "opening prompt" in refused.content.decode()
 
 
+def test_the_evaluation_suite_is_checked_too(real: Policy, make_suite: Callable[..., Suite]) -> None:
+    make_suite(name="held-out", count=1)
+    fits = SamplingConfig(max_context_tokens=8192, max_turn_tokens=96)
+    whole = stage(sampling=fits).model_copy(update={"eval_suite": "held-out"})
+    services.check_config(RunConfig(name="x", policy="real", stage=whole))
+    short = whole.model_copy(update={"sampling": SHORT})
+    with pytest.raises(UserError) as caught:
+        services.check_config(RunConfig(name="x", policy="real", stage=short))
+    assert "evaluation suite" in caught.value.fields["stage.eval_suite"]
+
+
 def test_the_form_shows_what_automatic_settings_will_be_and_why(real: Policy, pages: Client, api: Any) -> None:
     posted = default_values() | {
         "name": "x", "policy": "real", "stage": "rl", "stage.rl.steps": "2", "stage.rl.groups_per_step": "2",
@@ -112,6 +123,8 @@ def test_the_form_shows_what_automatic_settings_will_be_and_why(real: Policy, pa
     checked = api("post", "/runs/validate", config().model_dump(mode="json")).json()
     assert checked["config"]["stage"]["sampling"]["max_context_tokens"] == 8192
     assert {"path", "value", "reason"} == set(checked["derived"][0])
+    assert checked["engine"]["kind"] == "embedded" and "does not answer" in checked["engine"]["how"]
+    assert "Inference engine" in answer["plan"]
 
 
 def test_the_runs_page_shows_them_and_a_copy_is_automatic_again(real: Policy, pages: Client) -> None:

@@ -25,6 +25,7 @@ from composer_web.rollouts.dispatch import services
 from composer_web.rollouts.models import Group
 from composer_web.rollouts.worker import accepting, loop
 from composer_web.rollouts.worker.execution import deployed_at, execute
+from composer_web.runs import defaults
 from composer_web.runs import services as run_services
 from composer_web.runs.models import Run
 from composer_web.runs.paths import served_weights, weights_folder
@@ -161,6 +162,19 @@ def test_the_engine_is_shown_on_page_api_and_command_line(
     with pytest.raises(CommandError, match="not everything answers"):  # no workers run here
         call_command("health", stdout=out)
     assert "ok   inference  vllm, 1 of 1 servers answer" in out.getvalue()
+
+
+def test_auto_takes_the_engine_that_answers(
+    front: tuple[str, str], choose: Callable[[str, str], None], people: dict[str, Any]
+) -> None:
+    choose("auto", front[0])
+    defaults._engines.clear()
+    assert inference.health().engine == "vllm"
+    assert defaults.serving_engine() == ("vllm", f"the server at {front[0]}")
+    defaults._engines.clear()
+    client = Client()
+    client.force_login(people["viewer"])
+    assert "vllm (OPENCOMPOSER_INFERENCE_ENGINE is auto)" in client.get("/system/").content.decode()
 
 
 @pytest.mark.parametrize(

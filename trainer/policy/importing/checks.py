@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,21 @@ from transformers import PreTrainedTokenizerBase
 
 from trainer.policy.errors import PolicyUnreadable
 
+log = logging.getLogger(__name__)
 MARK = re.compile(r"<\|[\w/.-]+\|>|<｜[\w▁/.-]+｜>")
 """Texts that are control tokens wherever they stand in a template."""
+ROLES = frozenset({"<|system|>", "<|user|>", "<|assistant|>"})
+"""Those that models on Llama's vocabulary were trained with as text: no other mark is written, and none is a token."""
+CONTROL = re.compile(r"</?s>|<(?:bos|eos|sop|eop)>|<(?:start|end)_of_turn>|\[gMASK\]|\[\|\w+\|\]|<seed:\w+>")
+"""Texts that are control tokens where a rendered conversation has them; a template's code may name them for other uses."""
+TOOL_PARTS = frozenset(
+    f"[{slash}{name}]"
+    for slash in ("", "/")
+    for name in ("AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "SYSTEM_PROMPT", "ARGS", "CALL_ID")
+)
+PARTS = TOOL_PARTS | {"[INST]", "[/INST]"}
+"""Mistral's: control tokens in vocabularies that have tools, but `[INST]` is text in older ones and in Llama's."""
+PART = re.compile(r"\[/?[A-Z_]+\]")
 MAX_NAMED = 4
 SCALED = {"linear", "dynamic", "yarn", "longrope"}
 RESERVE = 1 << 30
@@ -54,9 +68,7 @@ def check_context(folder: Path, config: dict[str, Any]) -> None:
 
 def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, config: dict[str, Any]) -> None:
     """The vocabulary must have the control tokens that the template writes, and fit the model. Raises PolicyUnreadable."""
-    added = tokenizer.get_added_vocab()
-    template = str(tokenizer.chat_template or "")
-    if lost := sorted({mark for mark in MARK.findall(template) if mark not in added}):
+    if lost := _lost_marks(tokenizer):
         raise PolicyUnreadable(
             folder, "tokenizer",
             f"its template writes {', '.join(lost[:MAX_NAMED])}, which the tokenizer does not have as special tokens",
@@ -75,6 +87,43 @@ def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, config: dict[
             "it has no eos_token",
             "Set eos_token in tokenizer_config.json to the token that ends a text.",
         )
+
+
+def _lost_marks(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Control tokens of the template that the tokenizer cuts into pieces."""
+    added = tokenizer.get_added_vocab()
+    marks = set(MARK.findall(str(tokenizer.chat_template or "")))
+    as_text = marks <= ROLES and not any(MARK.fullmatch(token) for token in added)
+    written = set() if as_text else marks
+    shown = _shown(tokenizer)
+    written |= set(CONTROL.findall(shown))
+    parts = PARTS & set(PART.findall(shown))
+    if parts & TOOL_PARTS or PARTS & added.keys():
+        written |= parts
+    return sorted(m for m in written if m not in added and len(tokenizer.encode(m, add_special_tokens=False)) != 1)
+
+
+def _shown(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Conversations as the template shows them; those that it refuses are left out (a later check says so)."""
+    system, user = {"role": "system", "content": "x"}, {"role": "user", "content": "x"}
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "x", "arguments": {"x": "x"}}}
+    answered = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "name": "x", "tool_call_id": "abcdefghi", "content": "x"},
+        {"role": "assistant", "content": "x"},
+    ]
+    about = {"name": "x", "description": "x", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}
+    tools = [{"type": "function", "function": about}]
+    asked: list[tuple[Any, Any]] = [([user], None), ([system, user], None), ([user], tools), ([user, *answered], tools)]
+    shown = []
+    for messages, known in asked:
+        try:
+            shown.append(
+                tokenizer.apply_chat_template(messages, tools=known, tokenize=False, add_generation_prompt=True)
+            )
+        except Exception as error:  # noqa: BLE001 # templates raise what they like
+            log.info("a conversation that the template refuses is not looked at: %s", error)
+    return "\n".join(map(str, shown))
 
 
 def check_memory(path: Path, needed: int, what: str) -> None:

@@ -454,7 +454,7 @@ def test_a_server_that_goes_on_with_other_weights_is_refused(pair: Site, known: 
     """It answers 200 to every call, and the label that it was told; only its log-probabilities tell."""
     store = WeightStore(pair.root / "weights", dtype="float32")
     for version in range(2):
-        probe = measure_model(pair.model(version)) if known else None
+        probe = measure_model(pair.model(version), tokenizer=None, dtype="float32") if known else None
         store.publish(version, pair.model(version).state_dict(), probe=probe)
     assert pair.deploy("honest", store, version=0).state == "serving"
     pair.admin.remove("honest")

@@ -18,11 +18,15 @@ from tests.trainer.policy.importing.gguf_files import write_gguf
 from trainer.model_import import Answer, Asked
 from trainer.policy.errors import PolicyUnreadable
 from trainer.policy.importing.__main__ import carry_out
-from trainer.policy.importing.checks import check_memory
+from trainer.policy.importing.checks import _lost_marks, check_memory
 from trainer.policy.importing.gguf_file import GGUFHead, load_gguf
 
 QWEN = next(one for one in families.FAMILIES if one.name == "qwen3")
 INDEX = "model.safetensors.index.json"
+GEMMA = (
+    "{{ bos_token }}{% for m in messages %}"
+    "{{ '<start_of_turn>' + m.role + '\n' + m.content + '<end_of_turn>\n' }}{% endfor %}"
+)
 
 
 @pytest.fixture
@@ -77,6 +81,10 @@ def without_special_tokens(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
+def with_another_familys_template(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text(GEMMA)
+
+
 def with_a_larger_vocabulary(folder: Path) -> None:
     edit(folder / "config.json", vocab_size=100)
 
@@ -112,6 +120,7 @@ def pickled(folder: Path) -> None:
             without_special_tokens,
             r"its template writes <\|im_end\|>, which the tokenizer does not have.*or another template",
         ),
+        (with_another_familys_template, r"its template writes <end_of_turn>, <start_of_turn>, which the tokenizer"),
         (with_a_larger_vocabulary, r"tokens and the model 100\. Use the tokenizer"),
         (quantised_in_another_way, r"quantised by bitsandbytes are not read.*Import the bf16 checkpoint"),
         (quantised_in_another_format, r"format 'pack-quantized' are not read.*symmetric int4"),
@@ -125,6 +134,64 @@ def test_a_folder_that_cannot_be_trained_is_refused(folder: Path, spoil: Callabl
     answer = asked(folder)
     assert (answer.folder, answer.facts, answer.field) == ("", None, "path")
     assert re.search(words, answer.refused), answer.refused
+
+
+def cut_without(marks: tuple[str, ...], template: str) -> list[str]:
+    """Marks that an import finds lost: with a tokenizer that has `marks`."""
+    made = families.tokenizer_of(families.Family("x", ("<eos>", *marks)))
+    made.chat_template = template
+    return _lost_marks(made)
+
+
+INST = "{{ '<s>' }}{% for m in messages %}{{ '[INST] ' + m.content + '[/INST]' }}{% endfor %}"
+TOOLS = "{% if tools %}{{ '[AVAILABLE_TOOLS]' + (tools | tojson) + '[/AVAILABLE_TOOLS]' }}{% endif %}" + INST
+ZEPHYR = "{% for m in messages %}{{ '<|user|>\n' + m.content + eos_token }}{% endfor %}"
+TURN = ("<start_of_turn>", "<end_of_turn>")
+AVAILABLE = ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]")
+
+
+@pytest.mark.parametrize(
+    ("marks", "template", "lost"),
+    [
+        (TURN[:1], GEMMA, ["<end_of_turn>"]),
+        ((), GEMMA, ["<end_of_turn>", "<start_of_turn>"]),
+        (TURN, GEMMA, []),
+        ((), INST, ["<s>"]),  # Llama 2 and the first Mistral: [INST] is text there
+        (("<s>",), INST, []),
+        (("<s>", "[INST]"), INST, ["[/INST]"]),
+        (("<s>",), TOOLS, ["[/AVAILABLE_TOOLS]", "[/INST]", "[AVAILABLE_TOOLS]", "[INST]"]),
+        (("<s>", "[INST]", "[/INST]", *AVAILABLE), TOOLS, []),
+        ((), ZEPHYR, []),  # text on Llama's vocabulary
+        (("<|end|>",), ZEPHYR, ["<|user|>"]),
+        ((), "{% for m in messages %}{{ m.content.replace('<s>', '') }}{# <bos> #}[1] <tools>[x]{% endfor %}", []),
+        ((), "{% for m in messages %}{{ '[|user|]' + m.content }}{% endfor %}", ["[|user|]"]),
+        ((), "{{ raise_exception('no conversations') }}", []),
+    ],
+    ids=[
+        "one",
+        "both",
+        "gemma",
+        "s",
+        "llama-2",
+        "inst",
+        "tools",
+        "mistral",
+        "zephyr",
+        "phi",
+        "code",
+        "exaone",
+        "raises",
+    ],
+)
+def test_marks_that_a_tokenizer_would_cut_are_those_that_its_family_has(
+    marks: tuple[str, ...], template: str, lost: list[str]
+) -> None:
+    assert cut_without(marks, template) == lost
+
+
+@pytest.mark.parametrize("family", families.FAMILIES, ids=lambda family: family.name)
+def test_no_sound_tokenizer_of_a_family_is_refused(family: families.Family) -> None:
+    assert _lost_marks(families.tokenizer_of(family)) == []
 
 
 def test_a_template_that_raises_is_kept_in_words_and_plays_no_episodes(folder: Path) -> None:
