@@ -121,8 +121,10 @@ class GoAdapter:
                 run.file_errors[folder] = _message(said.get(folder, ()), order.message_chars) or run.ending
             if passed and folder in failing:
                 forged.add("tests fail, and their program ends with success", folder)
-            if not passed and folder in known - failing:
-                forged.add("no test fails, and their program does", folder)
+            if not passed and folder in known - failing and run.cases.keys() >= set(order.ids or ()):
+                for test_id, case in run.cases.items():  # somebody else said that they pass, or it crashed after them
+                    if test_id.partition("::")[0] == folder and case.status == "passed":
+                        run.cases[test_id] = Case("failed", "its test program fails, and no test does", case.seconds)
         run.forged = tuple(forged.lines)
         return run
 

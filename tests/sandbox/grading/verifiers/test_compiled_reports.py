@@ -147,11 +147,23 @@ def test_the_end_of_a_go_test_behind_something_printed_contradicts_an_event():
     assert run.status("a::TestX") == "error" and run.forged
 
 
-@pytest.mark.parametrize(("test", "forged"), [("pass", True), ("fail", False)])
-def test_a_program_of_go_that_fails_has_a_test_that_does(test, forged):
-    lines = [{"Action": test, "Package": "m/a", "Test": "TestX"}, {"Action": "fail", "Package": "m/a"}]
-    run = read(GoAdapter(), "m\n" + "".join(f"{json.dumps(line)}\n" for line in lines), "a")
-    assert bool(run.forged) is forged
+@pytest.mark.parametrize("ids", [None, ("a::TestX",), ("a::TestX", "a::TestLater")])
+@pytest.mark.parametrize("end", ["pass", "fail"])
+def test_no_test_passes_whose_go_program_fails_without_one_that_does(ids, end):
+    """Where it ends in the midst of the tests, those that came before it keep what they are: others are missing."""
+    lines = [
+        {"Action": "pass", "Package": "m/a", "Test": "TestX"},
+        {"Action": end, "Package": "m/a"},
+        {"Action": "pass", "Package": "m/b", "Test": "TestY"},
+        {"Action": "pass", "Package": "m/b"},
+    ]
+    report = "m\n" + "".join(f"{json.dumps(line)}\n" for line in lines)
+    order = Order(files=("a", "b"), ids=ids, seconds=9.0)
+    result = ExecResult(0, EndReason.EXIT, b"", 0, 0.0, 0, result=report.encode())
+    run = GoAdapter().read(order, GoAdapter().invoke(order), result)
+    fails = end == "fail" and (ids is None or len(ids) == 1)
+    assert run.status("a::TestX") == ("failed" if fails else "passed")
+    assert run.status("b::TestY") == "passed" and not run.forged
 
 
 @pytest.mark.parametrize(
