@@ -6,6 +6,8 @@ import asyncio
 import errno
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -236,33 +238,71 @@ async def _judged(grading: _Grading, filtered: FilteredPatch) -> Judgement:
 
 
 async def _once(grading: _Grading, filtered: FilteredPatch) -> Judgement:
-    """One fresh sandbox. Raises BrokenUnderWork, SandboxError (it did not start), TaskError."""
-    spec = grading.environments.spec(grading.task.environment)
-    async with released(await grading.backend.start(spec, limits=grading.limits)) as sandbox:
+    """Judged in fresh sandboxes. Raises BrokenUnderWork, SandboxError (one did not start), TaskError."""
+    work = _Work(grading, filtered.changes)
+    try:
+        return await _verify(work, grading)
+    except _NotStarted as error:
+        not_started = error.cause
+    except TimeoutError as error:
+        if work.expired:
+            return Judgement((), Cause.TIME_OUT, f"the tests did not end within {grading.limits.life_seconds:g} s")
+        raise BrokenUnderWork(Cause.SANDBOX_BROKEN_BY_WORK, f"TimeoutError: {error}") from error
+    except SandboxExpired as error:
+        return Judgement((), Cause.TIME_OUT, str(error))
+    except SandboxError as error:
+        raise BrokenUnderWork(Cause.SANDBOX_BROKEN_BY_WORK, f"{type(error).__name__}: {error}") from error
+    except PathError as error:
+        return Judgement((), Cause.TESTS_MISSING, f"the work leaves no place for the hidden tests: {error}")
+    except (TaskError, OSError):
+        raise
+    except Exception as error:
+        log.exception("grading of task %s raised", grading.task.id)
+        raise BrokenUnderWork(Cause.REPORT_UNREADABLE, f"{type(error).__name__}: {error}") from error
+    raise not_started  # not where it is handled: its own causes are looked at
+
+
+class _NotStarted(Exception):
+    """A sandbox did not start, which is no fault of the work, whichever run of the tests it is for."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+@dataclass(slots=True)
+class _Work:
+    """Fresh sandboxes that hold the work, for one run of the tests each. What is done in all of them shares one deadline; their
+    starts and ends have deadlines of their own."""
+
+    grading: _Grading
+    changes: tuple[FileChange, ...]
+    spent: float = 0.0
+    expired: bool = False
+
+    @asynccontextmanager
+    async def fresh(self) -> AsyncIterator[Sandbox]:
+        grading = self.grading
         try:
-            async with asyncio.timeout(grading.limits.life_seconds + NET_SECONDS) as net:
-                grading.refused[:] = await apply(sandbox, filtered.changes)
-                return await _verify(sandbox, grading)
-        except TimeoutError as error:
-            if net.expired():
-                return Judgement((), Cause.TIME_OUT, f"the tests did not end within {grading.limits.life_seconds:g} s")
-            raise BrokenUnderWork(Cause.SANDBOX_BROKEN_BY_WORK, f"TimeoutError: {error}") from error
-        except SandboxExpired as error:
-            return Judgement((), Cause.TIME_OUT, str(error))
-        except SandboxError as error:
-            raise BrokenUnderWork(Cause.SANDBOX_BROKEN_BY_WORK, f"{type(error).__name__}: {error}") from error
-        except PathError as error:
-            return Judgement((), Cause.TESTS_MISSING, f"the work leaves no place for the hidden tests: {error}")
-        except (TaskError, OSError):
-            raise
+            spec = grading.environments.spec(grading.task.environment)
+            started = await grading.backend.start(spec, limits=grading.limits)
         except Exception as error:
-            log.exception("grading of task %s raised", grading.task.id)
-            raise BrokenUnderWork(Cause.REPORT_UNREADABLE, f"{type(error).__name__}: {error}") from error
+            raise _NotStarted(error) from error
+        async with released(started) as sandbox:
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(max(0.0, grading.limits.life_seconds + NET_SECONDS - self.spent)) as net:
+                    grading.refused[:] = await apply(sandbox, self.changes)
+                    yield sandbox
+            finally:
+                self.spent += time.monotonic() - began
+                self.expired = self.expired or net.expired()
 
 
-async def _verify(sandbox: Sandbox, grading: _Grading) -> Judgement:
+async def _verify(work: _Work, grading: _Grading) -> Judgement:
     task = grading.task
     if isinstance(task.verifier, CallsVerifier):
-        return await run_calls(sandbox, task.verifier)
+        async with work.fresh() as sandbox:
+            return await run_calls(sandbox, task.verifier)
     assert grading.pool is not None
-    return await run_suite(sandbox, task, task.verifier, grading.pool, environments=grading.environments)
+    return await run_suite(work.fresh, task, task.verifier, grading.pool, environments=grading.environments)

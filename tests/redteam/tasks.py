@@ -11,7 +11,7 @@ from sandbox.packages.build import build_archive
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName
-from tests.sandbox.grading import compiled, greetings, prices, readers
+from tests.sandbox.grading import backoff, compiled, greetings, prices, readers
 from tests.sandbox.grading.audit.sessions.repository import TASK
 from tests.sandbox.grading.javascript_attacks import ATTACKS
 from tests.sandbox.grading.make import LEDGER, LEDGER_TEST_FILE, ledger_task
@@ -62,6 +62,7 @@ COMPILED: dict[TaskName, tuple[str, TaskSpec]] = {
     "greet-go-helped": ("go", compiled.GO_HELPED), "greet-go-golden": ("go", compiled.GO_GOLDEN),
     "greet-go-counted": ("go", greetings.GO_COUNTED), "greet-rust-counted": ("cargo", greetings.RUST_COUNTED),
     "greet-go-two": ("go", compiled.GO_TWO), "money-go": ("go", compiled.GO_TABLE),
+    "backoff-go": ("go", backoff.GO), "backoff-rust": ("cargo", backoff.RUST),
     "greet-rust-helped": ("cargo", compiled.RUST_HELPED), "greet-rust-golden": ("cargo", compiled.RUST_GOLDEN),
 }  # fmt: skip
 """Those whose toolchain the sandboxes of this machine may lack, with the program that they need."""

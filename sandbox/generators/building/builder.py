@@ -267,7 +267,7 @@ async def controlled(builder: TaskBuilder, task: TaskSpec, *, noops: int = 0) ->
             return task
         builder.unjudged.update(controls.flaky)
         builder.most.update(observed_bits(builder.store, task))
-        dropped = (*controls.flaky, *controls.freed)
+        dropped = (*controls.flaky, *controls.freed, *controls.unguarded)
         steady = without_tests(task, dropped) if dropped else None
         if steady is None:
             break

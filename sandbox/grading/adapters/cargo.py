@@ -33,7 +33,7 @@ DOC_SECTION = re.compile(r"\s*Doc-tests \S+\s*")
 TEST = re.compile(
     r"test (?P<name>\S+)(?: - should panic)? \.\.\. (?P<status>ok|FAILED|ignored(?:, .*)?)(?: <[\d.]+s>)?"
 )
-RESULT = re.compile(r"test result: (?:ok|FAILED)\. \d+ passed; \d+ failed; .*")
+RESULT = re.compile(r"test result: (?:ok|FAILED)\. (?P<passed>\d{1,9}) passed; (?P<failed>\d{1,9}) failed; .*")
 LISTS: dict[str, CaseStatus] = {"successes:": "passed", "failures:": "failed"}
 LISTED = re.compile(r"    (?P<name>\S+)")
 DETAILS = re.compile(r"---- (?P<name>\S+) stdout ----")
@@ -95,6 +95,8 @@ class CargoAdapter:
             position = end + 1
         report.read_between(text, position, len(text) - 1)
         run.compiled_in = frozenset(report.built)
+        if report.contradicts and not run.unreadable:
+            run.unreadable = f"lines of tests say something else than {report.contradicts}"
         for test_id, statuses in report.listed.items():  # its line was torn by what the work wrote beside it
             if test_id not in run.cases:
                 run.cases[test_id] = Case(statuses.pop() if len(statuses) == 1 else "error")
@@ -126,17 +128,26 @@ class _Report:
         self.listed: dict[str, set[CaseStatus]] = {}
         self.messages: dict[str, list[str]] = {}
         self.open_sections = 0
+        self.contradicts = ""
+        """What libtest says at the end of a section, where the lines of its tests say something else: the work wrote some."""
+        self._told: dict[str, CaseStatus] = {}
+        self._failures: set[str] = set()
+        """What the section's lines of tests say, and the list of failures at its end. Tests may print such a list before it."""
         self._target = self._details = self._listing = ""
         self._room, self._names = 0, 0
 
     def read_line(self, line: str) -> None:
         """Read a line that MARKED finds."""
         self._listing = line if line in LISTS else ""
+        if line in LISTS:
+            self._failures = set()
         if section := SECTION.fullmatch(line):
+            self._told, self._failures = {}, set()
             self._target, self._details, self.open_sections = section["path"], "", self.open_sections + 1
         elif DOC_SECTION.fullmatch(line):
             self._target, self._details, self.open_sections = "doc", "", self.open_sections + 1
-        elif RESULT.fullmatch(line):
+        elif result := RESULT.fullmatch(line):
+            self._compare(int(result["passed"]), int(result["failed"]))
             self.open_sections, self._details = self.open_sections - 1, ""
         elif found := DETAILS.fullmatch(line):
             self._details, self._room = f"{self._target}::{found['name']}", MAX_DETAILS
@@ -147,7 +158,8 @@ class _Report:
         elif (found := TEST.fullmatch(line)) and self._target and len(self.run.cases) < MAX_TESTS:
             test_id = f"{self._target}::{found['name']}"
             known = test_id in self.run.cases
-            self.run.cases[test_id] = Case("error", "reported twice") if known else Case(_status(found["status"]))
+            self._told[test_id] = status = _status(found["status"])
+            self.run.cases[test_id] = Case("error", "reported twice") if known else Case(status)
         elif not self._target and line.startswith(BUILT.decode()):
             self.built |= sources_of(line.removeprefix(BUILT.decode()), self.unit)
 
@@ -162,8 +174,23 @@ class _Report:
             if found is None or self._names > 2 * MAX_TESTS:
                 self._listing = ""
             elif self._target:
-                self.listed.setdefault(f"{self._target}::{found['name']}", set()).add(LISTS[self._listing])
+                test_id = f"{self._target}::{found['name']}"
+                self.listed.setdefault(test_id, set()).add(LISTS[self._listing])
+                if LISTS[self._listing] == "failed":
+                    self._failures.add(test_id)
             position = stop + 1
+
+    def _compare(self, passed: int, failed: int) -> None:
+        """Compare a section's lines of tests with what libtest says at its end: fewer may be whole, but none may say more. Names
+        of documentation tests are not read."""
+        if self._target == "doc" or len(self.run.cases) >= MAX_TESTS:
+            return
+        statuses = list(self._told.values())
+        wrong = sorted(name for name in self._failures if failed and self._told.get(name) == "passed")
+        if wrong:
+            self.contradicts = f"the list of failures, which names {wrong[0]}"
+        elif statuses.count("passed") > passed or statuses.count("failed") > failed:
+            self.contradicts = f"their result: {passed} passed, {failed} failed"
 
     def _keep(self, part: str) -> None:
         if self._room > 0:

@@ -108,8 +108,11 @@ class GoAdapter:
                     message = _message(said.get(key, ()), order.message_chars) if action == "fail" else ""
                     run.cases[key] = Case(status, message, number_of(event.get("Elapsed")))
         for key, ends in torn.items():
-            if key not in run.cases:
-                run.cases[key] = Case(ends[0]) if len(ends) == 1 else Case("error", "reported twice")
+            if key not in run.cases and len(ends) == 1:
+                run.cases[key] = Case(ends[0])
+            else:  # beside an event there is no other end of the same test, unless the work wrote one of them
+                run.cases[key] = Case("error", "reported twice")
+                forged.add("reported twice", key)
         run.finished = bool(order.files) and all(folder in ended for folder in order.files)
         known = {test_id.partition("::")[0] for test_id in run.cases}
         failing = {test_id.partition("::")[0] for test_id, case in run.cases.items() if case.status == "failed"}
@@ -118,6 +121,10 @@ class GoAdapter:
                 run.file_errors[folder] = _message(said.get(folder, ()), order.message_chars) or run.ending
             if passed and folder in failing:
                 forged.add("tests fail, and their program ends with success", folder)
+            if not passed and folder in known - failing and run.cases.keys() >= set(order.ids or ()):
+                for test_id, case in run.cases.items():  # somebody else said that they pass, or it crashed after them
+                    if test_id.partition("::")[0] == folder and case.status == "passed":
+                        run.cases[test_id] = Case("failed", "its test program fails, and no test does", case.seconds)
         run.forged = tuple(forged.lines)
         return run
 

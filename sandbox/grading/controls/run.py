@@ -74,6 +74,9 @@ class Controls(BaseModel):
     """Expected tests that do not always pass with the oracle's work, or cannot be judged: without them the task may hold."""
     freed: tuple[str, ...] = ()
     """Tests that must start to pass, and do when what they call of the work does nothing. Without them the task may hold, too."""
+    unguarded: tuple[str, ...] = ()
+    """Tests that must start to pass, and that nothing keeps from being bought (`CanaryPool.unguarded`). Without them the task may
+    hold, too."""
     canaries: int = 0
     """Size of the pool of tests that must fail; 0 where expected values never enter the sandbox, or none is possible."""
     entropy: float | None = None
@@ -113,6 +116,7 @@ async def run_controls(
         await run.helpers()
         await run.seen(min(noops, k - 1), k - 1)
         run.entropy(early=True)
+        run.guarded()
         while len(run.oracles) < k or len(run.noops) < k:
             if len(run.oracles) < k:
                 await run.oracle()
@@ -155,6 +159,7 @@ class _Run:
         self._leaks: tuple[str, ...] = ()
         self._flaky: tuple[str, ...] = ()
         self._freed: tuple[str, ...] = ()
+        self._unguarded: tuple[str, ...] = ()
         self._missed: set[int] | None = None
         """Hidden calls that no run of the untouched checkout met."""
         self._asked: float | None = None
@@ -178,6 +183,7 @@ class _Run:
             leaks=self._leaks,
             flaky=self._flaky,
             freed=self._freed,
+            unguarded=self._unguarded,
             canaries=0 if pool is None else len(pool.siblings),
             entropy=self.bits(),
             ok=ok,
@@ -285,6 +291,19 @@ class _Run:
         raise _Refused(
             f"the {asking} ask for {bits:.1f} bits that work cannot know, and must ask for {MIN_ENTROPY:g}. "
             f"Add hidden {remedy}"
+        )
+
+    def guarded(self) -> None:
+        """Refuse tests that must start to pass, decide in the sandbox, and stand alone there: bits are counted over the whole
+        task, so what the others ask for says nothing about them."""
+        pool = self.pool()
+        if pool is None or not pool.unguarded or (self.bits() or 0.0) < MIN_ENTROPY:
+            return
+        self._unguarded = pool.unguarded
+        raise _Refused(
+            f"{len(pool.unguarded)} tests in verifier.fail_to_pass neither report a value that the untouched checkout misses nor "
+            f"have a canary: {', '.join(pool.unguarded[:3])}. Leave them out of verifier.fail_to_pass, or let them compare "
+            "computed values with literals"
         )
 
     def bits(self) -> float | None:

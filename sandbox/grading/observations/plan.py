@@ -320,6 +320,8 @@ class Bare:
     """Ids under which canaries ran there."""
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Delivered test id → the id under which its second copy ran there (Python)."""
+    compiled_in: frozenset[str] = frozenset()
+    """Hidden files there that the product was compiled from (Go, Rust)."""
 
 
 def adapted(plan: Plan, ran_as: Mapping[str, str], bare: Bare, real: TestRun) -> tuple[str, ...]:
@@ -339,11 +341,16 @@ def adapted(plan: Plan, ran_as: Mapping[str, str], bare: Bare, real: TestRun) ->
 
 
 def missed(plan: Plan, ran_as: Mapping[str, str], run: TestRun) -> dict[str, set[int]]:
-    """Delivered test id → the sites that a run did not meet as it must."""
+    """Delivered test id, or that of a part of one (`TestName/case`) → the sites that a run did not meet as it must."""
     sites = {site.number: site for site in plan.sites}
     found: dict[str, set[int]] = {}
-    for name, other in ran_as.items():
-        expected, hits = plan.expected.get(name, ()), run.observed.get(other, ())
+    for name, expected in plan.expected.items():
+        whole = name
+        while whole not in ran_as and "/" in whole:
+            whole = whole.rpartition("/")[0]
+        if whole not in ran_as:
+            continue
+        hits = run.observed.get(ran_as[whole] + name[len(whole) :], ())
         for number in {one.site for one in expected}:
             own = [one for one in expected if one.site == number]
             if judge_test(sites, own, [hit for hit in hits if hit.site == number]):

@@ -7,7 +7,7 @@ grading finds the pool there. It is bound to the bundle's hash and holds nothing
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -20,7 +20,7 @@ from sandbox.grading.observations.plan import Plan
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import SuiteVerifier
 
-FORMAT = 8
+FORMAT = 9
 """Changed whenever a pool made before could not be used any more."""
 MAX_FUNCTIONS = 12
 PLACES = 3
@@ -52,6 +52,8 @@ class CanaryPool(BaseModel):
     """The observed form of Python tests; the siblings are then of the delivered files."""
     entropy: float | None = None
     """Bits that work would have to guess (`entropy.py`); None where nobody measured them."""
+    unguarded: tuple[str, ...] = ()
+    """Tests that must start to pass, ask for nothing themselves (`unasked`), and have no sibling here."""
     oracle_runs: int = 0
     """Runs in fresh sandboxes, while this was made, in which the oracle's work passed all hidden tests."""
 
@@ -82,11 +84,12 @@ class PoolStore:
 
 async def make_pool(
     language: Language, verifier: SuiteVerifier, bundle_hash: str, trial: Trial, *, draw: random.Random,
-    more: Sequence[SiblingTest] = (),
+    more: Sequence[SiblingTest] = (), unasked: Collection[str] = (),
 ) -> CanaryPool:  # fmt: skip
     """Try siblings of the expected tests with the oracle's work, twice, under the strongest renaming that holds.
 
-    `more` are candidates besides those of literals. Raises OracleFails, and SandboxError from `trial`.
+    `more` are candidates besides those of literals. `unasked` are ids of tests that nothing else guards. Raises OracleFails, and
+    SandboxError from `trial`.
     """
     expected = (*verifier.fail_to_pass, *verifier.pass_to_pass)
 
@@ -96,7 +99,7 @@ async def make_pool(
         prepared = insert_canaries(language, verifier.test_files, expected, siblings, renaming=renaming, draw=draw)
         return prepared, await trial(prepared, everything)
 
-    candidates = [*candidate_siblings(language, verifier, draw), *more]
+    candidates = [*candidate_siblings(language, verifier, draw, unasked), *more]
     renaming, (prepared, run) = LEVELS[0], await attempt(candidates, LEVELS[0], True)
     if not _all_pass(prepared, run):
         plain, ran = await attempt((), LEVELS[-1], False)
@@ -132,18 +135,31 @@ def _account(prepared: PreparedSuite, run: TestRun) -> str:
     return f"the oracle does not pass {len(bad)} of {len(prepared.ids)} hidden tests; {bad[0][0]} is {bad[0][1]}"
 
 
-def candidate_siblings(language: Language, verifier: SuiteVerifier, draw: random.Random) -> list[SiblingTest]:
-    """Changes of literals of some expected tests, those that must start to pass first; not tried yet."""
+def without_sibling(language: Language, ids: Collection[str], siblings: Collection[SiblingTest]) -> set[str]:
+    """Those of some tests that no sibling stands beside."""
+    beside = {(language.where(sibling.path), sibling.names) for sibling in siblings}
+    places = {test_id: language.parse(test_id) for test_id in ids}
+    return {test_id for test_id, place in places.items() if (place.where, place.names) not in beside}
+
+
+def candidate_siblings(
+    language: Language, verifier: SuiteVerifier, draw: random.Random, unasked: Collection[str] = ()
+) -> list[SiblingTest]:
+    """Changes of literals of some expected tests, those that must start to pass first, and of these the `unasked`; not tried
+    yet."""
     found: list[SiblingTest] = []
     tests = {path: blocks_by_name(language, text.encode()) for path, text in verifier.test_files.items()}
     paths: dict[str, list[str]] = {}
     for path in tests:
         paths.setdefault(language.where(path), []).append(path)
+    alone = {(place.where, place.names) for place in map(language.parse, unasked)}
     for ids in (verifier.fail_to_pass, verifier.pass_to_pass):
         places = {(p.where, p.names) for p in map(language.parse, ids)}
         keys = sorted((path, names) for where, names in places for path in paths.get(where, ()) if names in tests[path])
         draw.shuffle(keys)
-        for path, names in keys[: MAX_FUNCTIONS // 2]:
+        keys.sort(key=lambda key: (language.where(key[0]), key[1]) not in alone)
+        most = max(MAX_FUNCTIONS // 2, min(MAX_FUNCTIONS, len(alone) if ids is verifier.fail_to_pass else 0))
+        for path, names in keys[:most]:
             found.extend(_changes(language, path, names, tests[path][names], draw))
     unique = {(t.path, t.names, t.start, t.text): t for t in found}
     return list(unique.values())

@@ -40,6 +40,17 @@ def task_entropy(verifier: SuiteVerifier, plan: Plan | None, missed: Mapping[str
     return _bits_of(asked, plan, _shown(plan), Guess())
 
 
+def unasked(verifier: SuiteVerifier, plan: Plan, missed: Mapping[str, set[int]]) -> tuple[str, ...]:
+    """Tests that must start to pass without asking for anything themselves: neither they nor a part of them make a report that
+    the untouched checkout misses. Whatever the others ask for, work that makes an assertion pass has these for nothing."""
+    asking = {name for name, sites in missed.items() if sites}
+    return tuple(
+        test_id
+        for test_id in verifier.fail_to_pass
+        if not any(name == plan.ids[test_id] or name.startswith(f"{plan.ids[test_id]}/") for name in asking)
+    )
+
+
 def most_bits(plan: Plan) -> dict[str, float]:
     """Bits that each test of a plan asks for if none of its assertions is met and they share nothing. `task_entropy` is at most
     their sum."""

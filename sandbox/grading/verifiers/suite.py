@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
 from sandbox.backends.base import Backend, FileChange, Limits, Sandbox
 from sandbox.grading.adapters import adapter_of
 from sandbox.grading.adapters.base import Adapter, Order, TestRun, files_of, own_seconds, read_report, wall_seconds
-from sandbox.grading.canaries.base import SiblingTest
+from sandbox.grading.canaries.base import Language, SiblingTest
 from sandbox.grading.canaries.insertion import PreparedSuite, insert_canaries
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.grading.observations.baits import bait_siblings
@@ -33,8 +34,15 @@ from sandbox.grading.patches.apply import apply, write_tests
 from sandbox.grading.patches.patch import from_files
 from sandbox.grading.verdict.outcomes import Cause
 from sandbox.grading.verifiers.admission import require_admissible
-from sandbox.grading.verifiers.canary_pool import MAX_FUNCTIONS, CanaryPool, OracleFails, PoolStore, make_pool
-from sandbox.grading.verifiers.entropy import task_entropy
+from sandbox.grading.verifiers.canary_pool import (
+    MAX_FUNCTIONS,
+    CanaryPool,
+    OracleFails,
+    PoolStore,
+    make_pool,
+    without_sibling,
+)
+from sandbox.grading.verifiers.entropy import task_entropy, unasked
 from sandbox.grading.verifiers.judging import Judgement, judge_both, judge_compiled, judge_difference, judge_run
 from sandbox.grading.verifiers.languages import language_of, rewriter_of
 from sandbox.grading.verifiers.plan_store import PlanStore
@@ -52,13 +60,18 @@ the chance of a guess, at least.
 CANARY_SECONDS = 0.3
 """Run time of the siblings of one grading, beyond the first."""
 MIN_SECONDS = 0.5
-"""A run of tests gets this much where those before it in its sandbox left nothing: it then ends as out of time."""
+"""A run of tests gets this much where those before it left nothing: it then ends as out of time."""
 POOL_TIME = 4.0
 """A pool is tried in this many times the task's own limit: it runs whole files and many siblings."""
 
 
+Fresh = Callable[[], AbstractAsyncContextManager[Sandbox]]
+"""Starts another sandbox of the same environment, with the work in its checkout. Raises what a sandbox that does not start
+raises."""
+
+
 async def run_suite(
-    sandbox: Sandbox,
+    fresh: Fresh,
     task: TaskSpec,
     verifier: SuiteVerifier,
     pool: CanaryPool,
@@ -66,9 +79,11 @@ async def run_suite(
     environments: EnvironmentStore,
     draw: random.Random = SECRET,
 ) -> Judgement:
-    """Run the expected tests in `sandbox`, whose checkout holds the work. Its runs share the limit of the tests.
+    """Run the expected tests on the work, each run in a fresh sandbox: the work can leave nothing in the first of two for the
+    second, be it notes, settings of a compiler, caches or processes. The runs share the limit of the tests, and one ends with
+    its sandbox before the next starts.
 
-    Raises SandboxError, PathError.
+    Raises SandboxError, PathError, and what `fresh` raises.
     """
     plan, spent = pool.plan, Spent()
     original = verifier
@@ -79,71 +94,82 @@ async def run_suite(
     order = order_of(task, verifier, environments, prepared.shuffled(draw))
     adapter = adapter_of(verifier)
     if plan is not None and plan.blank:
-        judgement = await _run_apart(sandbox, adapter, order, original, prepared, plan, pool, draw)
+        judgement = await _run_apart(fresh, adapter, order, original, prepared, plan, pool, draw)
     else:
-        bare = await _collect_bare(sandbox, adapter, order, original, prepared, plan, spent)
-        run = await _collect_prepared(sandbox, adapter, order, prepared, plan, rewriter_of(verifier), spent)
-        judgement = judge_run(expected, prepared, run)
-        if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
-            found = await asyncio.to_thread(adapted, plan, prepared.ids, bare, run)
-            judgement = judge_difference(judgement, found)
-        known = plan.compiled_in if plan is not None else ()
-        read = {path for each in (run, bare and bare.run) if each for path in each.compiled_in & prepared.files.keys()}
-        judgement = judge_compiled(judgement, sorted(read.difference(known)))
+        bare = await _collect_bare(fresh, adapter, order, verifier, plan, pool, spent, draw)
+        async with fresh() as sandbox:  # judged in there too, which the deadline of the work covers
+            run = await _collect_prepared(sandbox, adapter, order, prepared, plan, rewriter_of(verifier), spent)
+            judgement = judge_run(expected, prepared, run)
+            if plan is not None and bare is not None and judgement.outcome is Cause.ALL_PASSED:
+                found = await asyncio.to_thread(adapted, plan, prepared.ids, bare, run)
+                judgement = judge_difference(judgement, found)
+            known = plan.compiled_in if plan is not None else ()
+            read = (run.compiled_in & prepared.files.keys()) | (bare.compiled_in if bare is not None else frozenset())
+            judgement = judge_compiled(judgement, sorted(read.difference(known)))
     named = zip((*original.fail_to_pass, *original.pass_to_pass), judgement.cases, strict=True)
     return replace(judgement, cases=tuple(case.model_copy(update={"id": name}) for name, case in named))
 
 
 async def _run_apart(
-    sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, prepared: PreparedSuite, plan: Plan,
+    fresh: Fresh, adapter: Adapter, order: Order, verifier: SuiteVerifier, prepared: PreparedSuite, plan: Plan,
     pool: CanaryPool, draw: random.Random,
 ) -> Judgement:  # fmt: skip
     """Judge a Python suite that shows expectations by two runs. Reports count in the first, which shows none and ends, and is
-    read, before anything that shows one enters the sandbox. In the second the tests that decide inside have to pass besides."""
+    read, before anything that shows one enters a sandbox. In the second the tests that decide inside have to pass besides."""
     language, spent = language_of(verifier), Spent()
     assert language is not None
     first = first_suite(language, verifier, plan, pool.renaming, draw)
     ids = first.shuffled(draw)
     alone = replace(order, ids=ids, files=files_of(ids))
-    one = await _collect_prepared(sandbox, adapter, alone, first, plan, None, spent) if ids else None
+    one = None
+    if ids:
+        async with fresh() as sandbox:
+            one = await _collect_prepared(sandbox, adapter, alone, first, plan, None, spent)
     ids = tuple({*(prepared.ids[name] for name in plan.beside), *prepared.must_fail, *prepared.decoys})
     beside = replace(order, ids=tuple(draw.sample(ids, len(ids))), files=files_of(ids))
-    two = await _collect_prepared(sandbox, adapter, beside, prepared, plan, None, spent)
-    judgements = [judge_run(plan.beside, prepared, two)]
-    if one is not None:
-        judgements.insert(0, judge_run(plan.alone, first, one))
-    judgement = judge_both(
-        tuple(plan.ids[name] for name in (*verifier.fail_to_pass, *verifier.pass_to_pass)), judgements
-    )
-    if one is not None and judgement.outcome is Cause.ALL_PASSED:
-        copies = {name: first.ids[again(name)] for name in plan.notes}
-        bare = Bare(one, first.ids, (), copies)
-        judgement = judge_difference(judgement, await asyncio.to_thread(adapted, plan, prepared.ids, bare, two))
+    async with fresh() as sandbox:
+        two = await _collect_prepared(sandbox, adapter, beside, prepared, plan, None, spent)
+        judgements = [judge_run(plan.beside, prepared, two)]
+        if one is not None:
+            judgements.insert(0, judge_run(plan.alone, first, one))
+        expected = tuple(plan.ids[name] for name in (*verifier.fail_to_pass, *verifier.pass_to_pass))
+        judgement = judge_both(expected, judgements)
+        if one is not None and judgement.outcome is Cause.ALL_PASSED:
+            copies = {name: first.ids[again(name)] for name in plan.notes}
+            bare = Bare(one, first.ids, (), copies)
+            judgement = judge_difference(judgement, await asyncio.to_thread(adapted, plan, prepared.ids, bare, two))
     return judgement
 
 
 async def _collect_bare(
-    sandbox: Sandbox, adapter: Adapter, order: Order, verifier: SuiteVerifier, prepared: PreparedSuite, plan: Plan | None,
-    spent: Spent,
+    fresh: Fresh, adapter: Adapter, order: Order, verifier: SuiteVerifier, plan: Plan | None, pool: CanaryPool,
+    spent: Spent, draw: random.Random,
 ) -> Bare | None:  # fmt: skip
-    """Drive work in JavaScript, Go or Rust by tests that show no expectation but those of canaries, which are wrong.
+    """Drive work in JavaScript, Go or Rust by tests that show no expectation but those of canaries, which are wrong. Their names
+    and the canaries are others than in the second run.
 
-    It ends, and is read, before any test that shows a right expectation enters the sandbox. None where no test shows one,
+    It ends, and is read, before any test that shows a right expectation enters a sandbox. None where no test shows one,
     or nothing could be told from the run.
     """
     rewriter = rewriter_of(verifier)
-    if plan is None or rewriter is None or not plan.residual or not (plan.notes or prepared.must_fail):
+    if plan is None or rewriter is None or not plan.residual:
+        return None
+    prepared = prepare_suite(verifier, pool, draw)
+    if not (plan.notes or prepared.must_fail):
         return None
     files = kept_files(rewriter, plan, prepared)
     ran_as = {name: prepared.ids[name] for name in plan.notes}
-    ids = sorted({*ran_as.values(), *prepared.must_fail})
-    held = held_in_memory(adapter, order.files, files)
-    await write_tests(sandbox, {path: b"" if path in held else text for path, text in files.items()})
+    ids = tuple(sorted({*ran_as.values(), *prepared.must_fail}))
+    where = files_of(prepared.shuffled(draw))
+    held = held_in_memory(adapter, where, files)
     order = replace(
-        order, ids=tuple(ids), modules={path: files[path].decode() for path in sorted(held)},
+        order, ids=ids, files=where, modules={path: files[path].decode() for path in sorted(held)},
         sites=_sites(rewriter, plan, prepared),
     )  # fmt: skip
-    return Bare(await collect(sandbox, adapter, order, spent), ran_as, prepared.must_fail)
+    async with fresh() as sandbox:
+        await write_tests(sandbox, {path: b"" if path in held else text for path, text in files.items()})
+        run = await collect(sandbox, adapter, order, spent)
+    return Bare(run, ran_as, prepared.must_fail, compiled_in=run.compiled_in & prepared.files.keys())
 
 
 def _sites(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[int, str]:
@@ -273,6 +299,7 @@ async def canary_pool(
         if plan is not None:
             plans.save(task, verifier, plan)
     unmet: dict[str, set[int]] = {}
+    free: tuple[str, ...] = ()
     if plan is not None:
         bare = prepare_suite(observed_verifier(verifier, plan), CanaryPool(bundle_hash=task.bundle_hash), SECRET)
         unmet = missed(plan, bare.ids, await attempt(plan, bare, False, changes=()))
@@ -282,6 +309,7 @@ async def canary_pool(
             unmet = {name: sites for name, sites in unmet.items() if name in plan.notes}
         if plan.blank:  # what is reported beside an expectation may be taken from it
             unmet = {name: sites for name, sites in unmet.items() if name in plan.alone}
+        free = unasked(verifier, plan, unmet)
         bits = task_entropy(verifier, plan, unmet)
         if 0 < bits < min_entropy:
             raise LowEntropy(bits)
@@ -291,15 +319,23 @@ async def canary_pool(
         try:
             baits = bait_siblings(language, plan, SECRET, MAX_FUNCTIONS) if rewriter is None else []
             made = await make_pool(
-                language, observed, task.bundle_hash, partial(attempt, plan), draw=SECRET, more=baits
-            )
+                language, observed, task.bundle_hash, partial(attempt, plan), draw=SECRET, more=baits,
+                unasked=[plan.ids[test_id] for test_id in free],
+            )  # fmt: skip
         except OracleFails:
             plan = None  # the tests as they are say why
     if made is None:
         made = await make_pool(language, verifier, task.bundle_hash, partial(attempt, None), draw=SECRET)
-    made = made.model_copy(update={"plan": plan, "entropy": task_entropy(verifier, plan, unmet)})
+    unguarded = _unguarded(language, plan, free, made) if plan is not None else ()
+    entropy = task_entropy(verifier, plan, unmet)
+    made = made.model_copy(update={"plan": plan, "entropy": entropy, "unguarded": unguarded})
     store.save(made)
     return made
+
+
+def _unguarded(language: Language, plan: Plan, ids: Sequence[str], pool: CanaryPool) -> tuple[str, ...]:
+    bare = without_sibling(language, [plan.ids[test_id] for test_id in ids], pool.siblings)
+    return tuple(test_id for test_id in ids if plan.ids[test_id] in bare)
 
 
 def order_of(
@@ -329,7 +365,7 @@ def order_of(
 
 @dataclass(slots=True)
 class Spent:
-    """Time of the runs so far in one sandbox, which they share: work must not hold it for a limit each."""
+    """Time of the runs so far of one grading, which they share: work must not hold it for a limit each."""
 
     own: float = 0.0
     wall: float = 0.0

@@ -52,6 +52,61 @@ SPOKEN = re.compile(rb"\"[^\"\n]*\"|`[^`]*`|'[^'\n]*'|(?<![\w.)\]])(?:\d[\w.]*|\
 SUPPORT = """
 func ocDiffersFIRST(t interface{ Helper(); Logf(string, ...interface{}) }, site int, values ...interface{}) bool {
 	t.Helper()
+	USED
+	var tell func(ocreflect.Value, bool) string
+	tell = func(v ocreflect.Value, whole bool) string {
+		if !v.IsValid() {
+			return "<nil>"
+		}
+		if v.CanInterface() {
+			if _, speaks := v.Interface().(ocfmt.GoStringer); speaks {
+				return ocfmt.Sprintf("%#v", v.Interface())
+			}
+		}
+		kind, parts := v.Type().String(), []string{}
+		switch v.Kind() {
+		case ocreflect.Float32, ocreflect.Float64:
+			if v.Float() == 0 {
+				return "0"
+			}
+		case ocreflect.Ptr:
+			if whole && !v.IsNil() {
+				switch v.Elem().Kind() {
+				case ocreflect.Array, ocreflect.Slice, ocreflect.Struct, ocreflect.Map:
+					return "&" + tell(v.Elem(), false)
+				}
+			}
+		case ocreflect.Interface:
+			if !v.IsNil() {
+				return tell(v.Elem(), false)
+			}
+		case ocreflect.Struct:
+			for i := 0; i < v.NumField(); i++ {
+				field := v.Field(i)
+				isFloat := field.Kind() == ocreflect.Float32 || field.Kind() == ocreflect.Float64
+				if !field.IsZero() && !(isFloat && field.Float() == 0) {
+					parts = append(parts, v.Type().Field(i).Name+":"+tell(field, false))
+				}
+			}
+			return kind + "{" + ocstrings.Join(parts, ", ") + "}"
+		case ocreflect.Map:
+			if !v.IsNil() {
+				for _, key := range v.MapKeys() {
+					parts = append(parts, tell(key, false)+":"+tell(v.MapIndex(key), false))
+				}
+				ocsort.Strings(parts)
+				return kind + "{" + ocstrings.Join(parts, ", ") + "}"
+			}
+		case ocreflect.Slice, ocreflect.Array:
+			if v.Kind() == ocreflect.Array || !v.IsNil() {
+				for i := 0; i < v.Len(); i++ {
+					parts = append(parts, tell(v.Index(i), false))
+				}
+				return kind + "{" + ocstrings.Join(parts, ", ") + "}"
+			}
+		}
+		return ocfmt.Sprintf("%#v", v)
+	}
 	line := ""
 	for _, value := range values {
 		text := ""
@@ -61,13 +116,15 @@ func ocDiffersFIRST(t interface{ Helper(); Logf(string, ...interface{}) }, site 
 		case ocreflect.Uint, ocreflect.Uint8, ocreflect.Uint16, ocreflect.Uint32, ocreflect.Uint64, ocreflect.Uintptr:
 			text = ocfmt.Sprint(v.Uint())
 		case ocreflect.Float32, ocreflect.Float64:
-			text = ocfmt.Sprint(v.Float())
+			if text = ocfmt.Sprint(v.Float()); v.Float() == 0 {
+				text = "0"
+			}
 		case ocreflect.String:
 			text = v.String()
 		case ocreflect.Bool:
 			text = ocfmt.Sprint(v.Bool())
 		default:
-			text = ocfmt.Sprintf("%#v", value)
+			text = tell(v, true)
 		}
 		if len(text) > 600 {
 			hash := uint64(14695981039346656037)
@@ -82,6 +139,11 @@ func ocDiffersFIRST(t interface{ Helper(); Logf(string, ...interface{}) }, site 
 	return false
 }
 """
+"""Values are told as `%#v` does, but for what `==` and `reflect.DeepEqual` do not see: the sign of a zero, and fields that are
+zero, which right work may have added."""
+USED = re.compile(rb"^[ \t]*(?:import[ \t]+)?\"(?:[\w./-]+/)?(?P<name>reflect|assert|require)\"", re.MULTILINE)
+"""Imports that a file may need for nothing but what is rewritten; an unused one does not compile."""
+USES = {b"reflect": "reflect.DeepEqual", b"assert": "assert.Equal", b"require": "require.Equal"}
 
 
 class GoRewriter:
@@ -145,8 +207,10 @@ class GoRewriter:
     def support(self, source: bytes, code: bytes, first: int) -> list[Edit]:
         package = PACKAGE.search(code)
         at = package.end() if package else 0
-        imports = '; import ocfmt "fmt"; import ocreflect "reflect"'
-        return [Edit(at, at, imports), Edit(len(source), len(source), SUPPORT.replace("FIRST", str(first)))]
+        imports = "".join(f'; import oc{name} "{name}"' for name in ("fmt", "reflect", "sort", "strings"))
+        used = "".join(f"_ = {USES[name]}; " for name in sorted({one["name"] for one in USED.finditer(source)}))
+        support = SUPPORT.replace("FIRST", str(first)).replace("\tUSED\n", f"\t{used}\n" if used else "")
+        return [Edit(at, at, imports), Edit(len(source), len(source), support)]
 
     def _conditions(
         self, source: bytes, code: bytes, block: Block, fields: dict[bytes, tuple[Edit, ...]]

@@ -43,10 +43,14 @@ SUPPORT = (
     "#[allow(unused_macros)] macro_rules! oc_observe { "
     "($site:expr, $blank:expr, $($value:expr),+) => {{ let mut line = ::std::string::String::new(); "
     "$( match &$value { value => { if false { let _ = *value == $blank; } "
-    "let text = ::std::format!(\"{:?}\", value); line.push(' '); "
+    'let told = ::std::format!("{:?}", value); let mut text = ::std::string::String::new(); '
+    'for (place, part) in told.split("-0.0").enumerate() { if place > 0 { text.push_str('
+    "if told.contains('\"') || text.ends_with(char::is_alphanumeric) || part.starts_with(|c: char| c.is_ascii_digit()) "
+    '{ "-0.0" } else { "0.0" }); } text.push_str(part); } line.push(\' \'); '
     "for byte in text.bytes() { line.push_str(&::std::format!(\"{:02x}\", byte)); } line.push('.'); } } )+ "
     '::std::println!("\\n\\u{2}observed {}{}", $site, line); }} } '
 )
+"""Values are told as `{:?}` does, but for the sign of a zero, which `==` does not see; texts may hold one that counts."""
 
 
 class RustRewriter:

@@ -10,8 +10,9 @@ from sandbox.backends.base import WORKDIR, EndReason, ExecResult
 from sandbox.grading.adapters.base import Order, TestRun
 from sandbox.grading.adapters.cargo import CargoAdapter, sources_of
 from sandbox.grading.adapters.go import GoAdapter
+from sandbox.grading.canaries.insertion import PreparedSuite
 from sandbox.grading.verdict.outcomes import Cause
-from sandbox.grading.verifiers.judging import Judgement, judge_compiled
+from sandbox.grading.verifiers.judging import Judgement, judge_compiled, judge_run
 
 
 def read(adapter: GoAdapter | CargoAdapter, report: str, *files: str) -> TestRun:
@@ -93,6 +94,76 @@ def test_lines_of_cargo_that_the_work_has_torn():
 def test_a_torn_line_that_two_lists_name_is_an_error():
     run = read(CargoAdapter(), CARGO.replace("failures:\n    y", "failures:\n    x"), "tests/a.rs")
     assert run.status("tests/a.rs::x") == "error"
+
+
+FORGED = """     Running tests/a.rs (target/debug/deps/a-16)
+
+running 2 tests
+test x ... ok
+test y ... ok
+FAILED
+
+failures:
+
+---- y stdout ----
+panicked
+
+failures:
+    y
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.36s
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (FORGED, "names tests/a.rs::y"),
+        (FORGED.replace("test x ... ok", "test x ... raw ok"), "names tests/a.rs::y"),
+        (FORGED.replace("failures:\n    y\n", ""), "1 passed, 1 failed"),
+        (FORGED.replace("FAILED. 1 passed; 1", "ok. 1 passed; 0"), "1 passed, 0 failed"),
+    ],
+    ids=["a list", "a list beside a torn line", "the result alone", "a result without failures"],
+)
+def test_a_line_of_cargo_that_its_end_contradicts_makes_the_report_unreadable(report, said):
+    run = read(CargoAdapter(), report, "tests/a.rs")
+    assert said in run.unreadable, run.unreadable
+    prepared = PreparedSuite({}, {"x": "tests/a.rs::x"}, frozenset(), frozenset(), ())
+    assert judge_run(["x"], prepared, run).outcome is Cause.REPORT_UNREADABLE
+
+
+def test_what_tests_print_of_lists_contradicts_nothing():
+    assert read(CargoAdapter(), CARGO, "tests/a.rs").unreadable == ""
+    printed = CARGO.replace("greeting\n\x02", "failures:\n    x\n    nothing\n\x02")
+    assert read(CargoAdapter(), printed, "tests/a.rs").unreadable == ""
+
+
+def test_the_end_of_a_go_test_behind_something_printed_contradicts_an_event():
+    """Go's reader before 1.20 takes the true end for output where the work has printed something in front of it."""
+    ends = [{"Action": "pass", "Package": "m/a", "Test": "TestX", "Elapsed": 0.1}]
+    told = events("--- PASS: TestX (0.00s)\n", "torn --- FAIL: TestX (0.00s)\n")
+    head, _, rest = told.partition("\n")
+    run = read(GoAdapter(), f"{head}\n{json.dumps(ends[0])}\n{rest}", "a")
+    assert run.status("a::TestX") == "error" and run.forged
+
+
+@pytest.mark.parametrize("ids", [None, ("a::TestX",), ("a::TestX", "a::TestLater")])
+@pytest.mark.parametrize("end", ["pass", "fail"])
+def test_no_test_passes_whose_go_program_fails_without_one_that_does(ids, end):
+    """Where it ends in the midst of the tests, those that came before it keep what they are: others are missing."""
+    lines = [
+        {"Action": "pass", "Package": "m/a", "Test": "TestX"},
+        {"Action": end, "Package": "m/a"},
+        {"Action": "pass", "Package": "m/b", "Test": "TestY"},
+        {"Action": "pass", "Package": "m/b"},
+    ]
+    report = "m\n" + "".join(f"{json.dumps(line)}\n" for line in lines)
+    order = Order(files=("a", "b"), ids=ids, seconds=9.0)
+    result = ExecResult(0, EndReason.EXIT, b"", 0, 0.0, 0, result=report.encode())
+    run = GoAdapter().read(order, GoAdapter().invoke(order), result)
+    fails = end == "fail" and (ids is None or len(ids) == 1)
+    assert run.status("a::TestX") == ("failed" if fails else "passed")
+    assert run.status("b::TestY") == "passed" and not run.forged
 
 
 @pytest.mark.parametrize(
