@@ -306,7 +306,8 @@ class Sandbox(Protocol):
     async def diff(self) -> Patch:
         """What differs below WORKDIR from the environment's layers (snapshots count as changes).
 
-        Read from outside the sandbox; nothing in it runs for this.
+        Read from outside the sandbox; what runs in it stands still meanwhile. Bounded in files, bytes, paths and entries:
+        what is left out is named in `skipped`.
         """
         ...
 

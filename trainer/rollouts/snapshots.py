@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.backends.base import Sandbox, Snapshot, SnapshotTooLarge
+from sandbox.backends.base import Sandbox, SandboxLost, Snapshot, SnapshotTooLarge
 from sandbox.backends.snapshots import SnapshotStore
 from trainer.types import Forked, Turn
 
@@ -25,8 +25,8 @@ class TurnSnapshots:
     async def after(self, turn: int, sandbox: Sandbox) -> str:
         """Snapshot the sandbox after turn `turn` (from 0) and return its digest; empty when none is kept.
 
-        The changes may be too large to keep. The policy caused that, and it is no failure: a fork from such a turn
-        reruns the calls since the last snapshot. Raises SandboxError.
+        What the policy made may not be kept: it is too large, or no record holds it. That is no failure of the episode,
+        whatever the reason: a fork from such a turn reruns the calls since the last snapshot. Raises SandboxLost.
         """
         if self._store is None or not self._every or (turn + 1) % self._every:
             return ""
@@ -35,8 +35,13 @@ class TurnSnapshots:
             if stamp != self._stamp:
                 with await self._store.save(sandbox) as lease:
                     self._digest, self._stamp = lease.digest, stamp
+        except SandboxLost:
+            raise
         except SnapshotTooLarge as error:
             log.info("no snapshot after turn %d: %s", turn, error)
+            return ""
+        except Exception:
+            log.warning("no snapshot after turn %d", turn, exc_info=True)
             return ""
         return self._digest
 

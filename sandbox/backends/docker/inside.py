@@ -17,7 +17,7 @@ from sandbox.backends.namespaces.kernel import identity, mounts, syscalls
 from sandbox.backends.namespaces.kernel.base_root import READONLY
 from sandbox.backends.namespaces.kernel.confine import confine
 from sandbox.backends.namespaces.kernel.users import User
-from sandbox.backends.namespaces.storage import Storage
+from sandbox.backends.namespaces.storage import Storage, failure
 
 STORE = "/w"
 """Where the keeper sees the volume that holds everything writable."""
@@ -51,8 +51,8 @@ class Pipes:
         return os.write(self.writer, data)
 
     def answer(self, header: dict, blob: bytes = b"") -> None:
-        """Send a whole frame."""
-        frame = memoryview(protocol.encode(header, blob))
+        """Send a whole frame, or that it is too large."""
+        frame = memoryview(protocol.answer(header, blob))
         while frame:
             frame = frame[os.write(self.writer, frame) :]
 
@@ -156,10 +156,8 @@ def _keep(request: dict, pipes: Pipes) -> None:
                     answer, blob = {"stamp": storage.stamp()}, b""
                 else:
                     raise OSError("unknown request")
-            except layers.TooLarge as error:
-                answer, blob = {"error": str(error), "kind": "large"}, b""
-            except OSError as error:
-                answer, blob = {"error": f"{header.get('op')}: {error}"}, b""
+            except Exception as error:  # noqa: BLE001 - the host is told, and the sandbox lives on
+                answer, blob = failure(header.get("op"), error), b""
             pipes.answer(answer | {"id": header.get("id")}, blob)
 
 

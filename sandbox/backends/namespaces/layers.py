@@ -14,6 +14,10 @@ import stat
 MAX_FILE_BYTES = 2 << 20
 MAX_TOTAL_BYTES = 24 << 20
 MAX_CHANGES = 4000
+MAX_PATHS_BYTES = 2 << 20
+"""Of all changed paths together, and again of all that are skipped."""
+MAX_VISITS = 50_000
+"""Entries that are looked at, also those that make no patch: folders, links. Their number bounds the time."""
 MAX_DEPTH = 48
 MAX_COPY_DEPTH = 100
 """Two descriptors are open for each directory on the way."""
@@ -109,7 +113,7 @@ class Difference:
 
     def __init__(self, changed: int) -> None:
         self._changed = changed
-        self._bytes = 0
+        self._bytes = self._paths_bytes = self._skipped_bytes = self._visits = 0
         self._full = False
         self.changes: list[tuple[str, bytes | None, bool, bytes | None]] = []
         self.skipped: list[tuple[str, str]] = []
@@ -126,15 +130,16 @@ class Difference:
         top, hidden = full[: self._changed], full[self._changed :]
         names: set[str] = set()
         for fd in top:
-            if fd is not None:
-                names.update(os.listdir(fd))
+            names.update(_listed(fd))
         if any(before is not None and now is None for now, before in zip(hidden, old, strict=True)):
             for fd in old:
-                if fd is not None:
-                    names.update(os.listdir(fd))
+                names.update(_listed(fd))
         return names
 
     def _visit(self, full: Stack, old: Stack, name: str, path: str, depth: int) -> None:
+        self._visits += 1
+        if self._visits > MAX_VISITS:
+            return self._stop(path, f"more than {MAX_VISITS} files, folders and links; the rest is left out")
         new_stack, new_leaf = descend(full, name)
         old_stack, old_leaf = descend(old, name)
         try:
@@ -177,16 +182,29 @@ class Difference:
 
     def _add(self, path: str, content: bytes | None, executable: bool, before: bytes | None) -> None:
         self._bytes += len(content or b"") + len(before or b"")
-        if len(self.changes) >= MAX_CHANGES or self._bytes > MAX_TOTAL_BYTES:
-            self._full = True
-            return self._skip(
-                path, f"more than {MAX_CHANGES} files or {MAX_TOTAL_BYTES} bytes changed; the rest is left out"
-            )
+        self._paths_bytes += len(path.encode())
+        if len(self.changes) >= MAX_CHANGES or self._bytes > MAX_TOTAL_BYTES or self._paths_bytes > MAX_PATHS_BYTES:
+            limits = f"{MAX_CHANGES} files, {MAX_TOTAL_BYTES} bytes or {MAX_PATHS_BYTES} bytes of paths"
+            return self._stop(path, f"more than {limits} changed; the rest is left out")
         self.changes.append((path, content, executable, before))
 
+    def _stop(self, path: str, reason: str) -> None:
+        """Leave out `path` and what comes after it."""
+        self._full = True
+        self.skipped.append((path.encode("utf-8", "backslashreplace").decode(), reason))
+
     def _skip(self, path: str, reason: str) -> None:
-        if len(self.skipped) < MAX_CHANGES:
-            self.skipped.append((path.encode("utf-8", "backslashreplace").decode(), reason))
+        shown = path.encode("utf-8", "backslashreplace")
+        self._skipped_bytes += len(shown)
+        if len(self.skipped) < MAX_CHANGES and self._skipped_bytes <= MAX_PATHS_BYTES:
+            self.skipped.append((shown.decode(), reason))
+
+
+def _listed(fd: int | None) -> list[str]:
+    try:
+        return [] if fd is None else os.listdir(fd)
+    except FileNotFoundError:  # removed since it was opened
+        return []
 
 
 def _kind(mode: int) -> str:

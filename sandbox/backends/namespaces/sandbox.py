@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -35,8 +35,12 @@ PATIENCE_SECONDS = 5.0
 """How late an answer may be before the supervisor is asked to see whether somebody holds the agent up."""
 FILE_SECONDS = 60.0
 SEARCH_SECONDS = 180.0
-SUPERVISOR_SECONDS = 120.0
+SUPERVISOR_SECONDS = 900.0
+"""For what reads or copies all that a sandbox holds: `Limits.inodes` entries on a slow and busy machine."""
 CLOSE_SECONDS = 30.0
+MAX_PATH_BYTES = 4096
+"""No kernel takes a longer path in one call."""
+MAX_PATTERN_CHARS = 1 << 16
 REPO = "repo"
 """The checkout, relative to the overlay that the supervisor sees."""
 
@@ -108,6 +112,8 @@ class NamespacesSandbox:
     async def search(
         self, pattern: str, path: str, *, glob: str | None, max_matches: int
     ) -> list[tuple[str, int, str]]:
+        if max(len(pattern), len(glob or "")) > MAX_PATTERN_CHARS:
+            raise ValueError(f"longer than {MAX_PATTERN_CHARS} characters")
         request = {"op": "search", "pattern": pattern, "path": path, "glob": glob, "max_matches": max_matches}
         _, blob = await self._file(request, deadline=SEARCH_SECONDS)
         try:
@@ -116,22 +122,31 @@ class NamespacesSandbox:
             raise self._broken(f"bad matches: {error}") from None
 
     async def list(self, path: str) -> list[tuple[str, Literal["file", "dir", "other"], int]]:
-        header, _ = await self._file({"op": "list", "path": path})
+        _, blob = await self._file({"op": "list", "path": path})
         try:
-            return [(_text(name), _kind(kind), _count(size)) for name, kind, size in header["entries"]]
-        except (KeyError, TypeError, ValueError) as error:
+            return [(_text(name), _kind(kind), _count(size)) for name, kind, size in json.loads(blob)]
+        except (TypeError, ValueError, RecursionError) as error:
             raise self._broken(f"bad listing: {error}") from None
 
     async def diff(self) -> Patch:
-        header, blob = await self._supervisor({"op": "diff", "folder": REPO})
-        changes, offset = [], 0
-        for path, size, before_size, executable in header["changes"]:
+        try:
+            async with self._still():  # what runs would change the tree, and take the processor that reading it needs
+                header, blob = await self._supervisor({"op": "diff", "folder": REPO})
+        except SnapshotTooLarge as error:  # a net: what is read is bounded, and the rest is named in `skipped`
+            return Patch(skipped=((".", f"cannot be read as a patch: {error}"),))
+        try:
+            offset = _count(header["index"])
+            found = json.loads(blob[:offset])
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise self._broken(f"bad patch: {error}") from None
+        changes = []
+        for path, size, before_size, executable in found["changes"]:
             parts: list[bytes | None] = []
             for length in (size, before_size):
                 parts.append(None if length is None else blob[offset : offset + length])
                 offset += length or 0
             changes.append(FileChange(path=path, content=parts[0], executable=executable, before=parts[1]))
-        skipped = tuple((path, reason) for path, reason in header["skipped"])
+        skipped = tuple((path, reason) for path, reason in found["skipped"])
         return Patch(changes=tuple(sorted(changes, key=lambda change: change.path)), skipped=skipped)
 
     async def snapshot(self, into: Path) -> Snapshot:
@@ -139,22 +154,26 @@ class NamespacesSandbox:
         if any(into.iterdir()):
             raise SnapshotError(f"snapshot directory {into} is not empty")
         try:
-            _, state = await self._call({"op": "freeze"}, deadline=FILE_SECONDS)
-            await self._copy_changes(into)
+            async with self._still() as state:
+                await self._copy_changes(into)
         except BaseException:
             await asyncio.to_thread(remove_tree, str(into.absolute()))
             raise
-        finally:
-            self._agent.notify({"op": "thaw"})
         return Snapshot(layer=into.resolve(), shell_state=state)
 
     async def stamp(self) -> str:
-        try:
-            _, state = await self._call({"op": "freeze"}, deadline=FILE_SECONDS)
+        async with self._still() as state:
             header, _ = await self._supervisor({"op": "stamp"})
+        return hashlib.sha256(state + str(header["stamp"]).encode()).hexdigest()
+
+    @contextlib.asynccontextmanager
+    async def _still(self) -> AsyncIterator[bytes]:
+        """Processes stand still meanwhile; the shell's state."""
+        try:
+            _, state = await self._call({"op": "freeze"}, deadline=SUPERVISOR_SECONDS)
+            yield state
         finally:
             self._agent.notify({"op": "thaw"})
-        return hashlib.sha256(state + str(header["stamp"]).encode()).hexdigest()
 
     async def _copy_changes(self, into: Path) -> None:
         """Lay what differs from the environment's layers into the empty directory. Raises SnapshotTooLarge."""
@@ -206,6 +225,8 @@ class NamespacesSandbox:
         except asyncio.CancelledError:
             self._agent.notify({"op": "cancel", "call": number})
             raise
+        if "error" in answer:
+            raise ValueError(str(answer.get("text") or answer["error"]))
         try:
             size, total, background = (_count(answer[key]) for key in ("output", "total", "background"))
             exit_code = answer["exit"]
@@ -233,14 +254,18 @@ class NamespacesSandbox:
         self, header: dict, blob: bytes = b"", *, deadline: float = FILE_SECONDS
     ) -> tuple[dict[str, Any], bytes]:
         try:
-            header["path"].encode()
+            length = len(header["path"].encode())
         except UnicodeEncodeError:
             raise PathError("the path is not valid text") from None
+        if length > MAX_PATH_BYTES:
+            raise PathError(f"the path is longer than {MAX_PATH_BYTES} bytes")
         return await self._call(header, blob, deadline=deadline)
 
     async def _call(self, header: dict, blob: bytes = b"", *, deadline: float) -> tuple[dict[str, Any], bytes]:
         with self._patience(PATIENCE_SECONDS):
             answer, content = await self._agent.request(header, blob, deadline=deadline)
+        if answer.get("kind") == "large":
+            raise PathError(str(answer["error"]))
         if "error" in answer:
             text = str(answer.get("text", ""))
             raise PathError(text) if answer["error"] == "path" else ValueError(text)
@@ -267,7 +292,7 @@ class NamespacesSandbox:
         async with self._control_lock:
             answer, blob = await self._control.request(header, deadline=SUPERVISOR_SECONDS, descriptor=descriptor)
         if answer.get("kind") == "large":
-            raise SnapshotTooLarge(f"sandbox {self.name}: the changed files are {answer['error']}")
+            raise SnapshotTooLarge(f"sandbox {self.name}: the changed files: {answer['error']}")
         if "error" in answer:
             raise SandboxError(f"sandbox {self.name}: {answer['error']}")
         return answer, blob

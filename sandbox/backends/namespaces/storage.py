@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 
 from sandbox.backends.namespaces import layers
+from sandbox.backends.namespaces.inside import protocol
 
 
 class Storage:
@@ -15,7 +17,7 @@ class Storage:
         self._upper, self._lower, self._snapshots = upper, lower, snapshots
 
     def diff(self, folder: str) -> tuple[dict, bytes]:
-        """What differs below `folder`, as an answer to the host."""
+        """What differs below `folder`, as an answer to the host: an index of paths and sizes, then the contents."""
         full: layers.Stack = [self._upper, *self._lower]
         # each difference opens its own descriptors, so the roots are lent
         inner, leaf = layers.descend(full, folder)
@@ -31,7 +33,8 @@ class Storage:
             sizes = [None if text is None else len(text) for text in (content, before)]
             entries.append([path, *sizes, executable])
             parts += [text for text in (content, before) if text]
-        return {"changes": entries, "skipped": difference.skipped}, b"".join(parts)
+        index = json.dumps({"changes": entries, "skipped": difference.skipped}).encode()
+        return {"index": len(index)}, index + b"".join(parts)
 
     def copy(self, target: int, budget: layers.Budget | None = None) -> None:
         """Lay all that changed into the empty directory `target`, as one layer. Raises layers.TooLarge."""
@@ -44,6 +47,16 @@ class Storage:
         found = hashlib.sha256()
         _stamp(self._upper, found, 0)
         return found.hexdigest()
+
+
+def failure(op: object, error: Exception) -> dict:
+    """What the host is told of a request that raised. `large`: the tree is the reason, which is the policy's; any error but
+    those of the machine comes of what the tree holds."""
+    if isinstance(error, layers.TooLarge):
+        return {"error": str(error), "kind": "large"}
+    if isinstance(error, OSError | MemoryError):
+        return {"error": f"{op}: {error}"}
+    return {"error": f"{op}: {type(error).__name__}: {error}"[: protocol.MAX_TEXT_CHARS], "kind": "large"}
 
 
 def _stamp(folder: int, found: hashlib._Hash, depth: int) -> None:

@@ -16,7 +16,7 @@ import time
 
 from sandbox.backends.namespaces import layers
 from sandbox.backends.namespaces.inside import processes, protocol
-from sandbox.backends.namespaces.storage import Storage
+from sandbox.backends.namespaces.storage import Storage, failure
 
 
 class Supervisor:
@@ -72,13 +72,11 @@ class Supervisor:
                 continue
             try:
                 answer, blob = self._answer(header)
-            except layers.TooLarge as error:
-                answer, blob = {"error": str(error), "kind": "large"}, b""
-            except OSError as error:
-                answer, blob = {"error": f"{header.get('op')}: {error}"}, b""
+            except Exception as error:  # noqa: BLE001 - the host is told, and the sandbox lives on
+                answer, blob = failure(header.get("op"), error), b""
             answer["id"] = header.get("id")
             try:
-                self._control.sendall(protocol.encode(answer, blob))
+                self._control.sendall(protocol.answer(answer, blob))
             except ConnectionError:
                 return False
         return True

@@ -28,6 +28,8 @@ LENGTH = struct.Struct("<I")
 MAX_RECORD_BYTES = 1 << 20
 MAX_STATE_BYTES = 8 << 20
 MAX_DEPTH = MAX_COPY_DEPTH + 1
+MAX_MTIME = 1 << 62
+"""Nanoseconds before and after 1970; files of other times are kept with the nearest of these."""
 CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -44,7 +46,7 @@ class Record(BaseModel):
     """Directories above it; it lies in the last directory that came at `depth - 1`."""
     size: int = Field(default=0, ge=0)
     mode: int = Field(default=0, ge=0, le=0o1777)
-    mtime: int = Field(default=0, ge=-(1 << 62), le=1 << 62)
+    mtime: int = Field(default=0, ge=-MAX_MTIME, le=MAX_MTIME)
     """Nanoseconds since 1970."""
     target: str = ""
     """Where a link leads, percent-encoded bytes."""
@@ -92,7 +94,7 @@ def _pack_folder(folder: int, depth: int, sink: _Sink) -> None:
     for name in sorted(os.listdir(folder)):
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         shown = quote_from_bytes(os.fsencode(name))
-        mode, mtime = found.st_mode & 0o1777, found.st_mtime_ns
+        mode, mtime = found.st_mode & 0o1777, max(-MAX_MTIME, min(found.st_mtime_ns, MAX_MTIME))
         if is_whiteout(found):
             sink.record(Record(kind="gone", name=shown, depth=depth))
         elif stat.S_ISLNK(found.st_mode):

@@ -68,7 +68,7 @@ class Exploit:
     """A catalogued way to cheat. The expected verdict is always `failed`."""
 
     id: str
-    """`A1` to `D7` of the catalogue (docs/sandbox/red-team.md)."""
+    """`A1` to `D15` of the catalogue (docs/sandbox/red-team.md)."""
     title: str
     run: Script
     findings: tuple[str, ...] = ()

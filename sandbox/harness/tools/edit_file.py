@@ -8,7 +8,7 @@ from sandbox.harness.errors import ToolFailure
 from sandbox.harness.ordering import Access
 from sandbox.harness.paths import checkout_path
 from sandbox.harness.tools.base import Arguments, Output, Tool, ToolContext
-from sandbox.harness.tools.files import read_text, write_text
+from sandbox.harness.tools.files import MAX_READ_BYTES, read_text, write_text
 from sandbox.harness.types import ToolErrorKind
 
 
@@ -40,6 +40,10 @@ class EditFile(Tool[EditFileArguments]):
             raise ToolFailure(ToolErrorKind.NOT_FOUND, f"old_string not found in {path}")
         if found > 1 and not arguments.replace_all:
             raise ToolFailure(ToolErrorKind.CONFLICT, f"old_string occurs {found} times in {path}")
+        old, new = (len(part.encode("utf-8", "surrogatepass")) for part in (arguments.old_string, arguments.new_string))
+        size = len(text.encode()) + found * (new - old)
+        if size > MAX_READ_BYTES:  # before the text is made: a million replacements of a letter fill any memory
+            raise ToolFailure(ToolErrorKind.REFUSED, f"too large: {size} bytes, at most {MAX_READ_BYTES}")
         position = text.index(arguments.old_string)
         await write_text(context, path, text.replace(arguments.old_string, arguments.new_string))
         return Output(f"edited {path}:{text.count(chr(10), 0, position) + 1}")

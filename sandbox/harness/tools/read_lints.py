@@ -7,6 +7,7 @@ policy writes can change how the linter behaves or be executed by it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from functools import cache
 from typing import Any
@@ -22,7 +23,11 @@ from sandbox.harness.types import ToolErrorKind
 
 RULES = "E9,F"
 LINT_SECONDS = 20.0
+MAX_FOUND_BYTES = 8 << 20
+"""Most that is read of what ruff finds in one file: a megabyte of Python may hold half a million errors."""
 PARALLEL = 4
+PROOF = "sound.py", b"x = 1\n"
+"""A file on which ruff cannot fail, unless it is broken."""
 
 
 class ReadLintsArguments(Arguments):
@@ -93,11 +98,12 @@ def ruff_path() -> str:
 
 
 async def lint(name: str, content: bytes) -> list[str]:
-    """ruff's findings in one file as output lines. Raises HarnessFailure when ruff is absent or breaks."""
+    """ruff's findings in one file as output lines. Raises HarnessFailure when ruff is absent or broken, ToolFailure when
+    this file breaks it."""
     try:
         process = await asyncio.create_subprocess_exec(
             ruff_path(),
-            *("check", "--isolated", "--no-cache", "--select", RULES, "--exit-zero", "--output-format", "json"),
+            *("check", "--isolated", "--no-cache", "--select", RULES, "--exit-zero", "--output-format", "json-lines"),
             f"--stdin-filename={name}",
             "-",
             cwd="/",
@@ -110,18 +116,49 @@ async def lint(name: str, content: bytes) -> list[str]:
         raise HarnessFailure("read_lints", error) from error
     try:
         async with asyncio.timeout(LINT_SECONDS):
-            out, err = await process.communicate(content)
+            (out, more), (err, _), _ = await asyncio.gather(
+                _head(process, process.stdout), _head(process, process.stderr), _feed(process, content)
+            )
+            await process.wait()
     except TimeoutError:
         raise ToolFailure(ToolErrorKind.TIMEOUT, f"linting {name} took longer than {LINT_SECONDS:g} s") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode != 0:
+    if process.returncode != 0 and not more:
         if b"UTF-8" in err:
             raise ToolFailure(ToolErrorKind.REFUSED, f"not a UTF-8 text file: {name}")
-        raise HarnessFailure("read_lints", RuntimeError(f"ruff ended with {process.returncode}: {err[-300:]!r}"))
-    return [_line(name, item) for item in json.loads(out)]
+        if (name, content) == PROOF:
+            raise HarnessFailure("read_lints", RuntimeError(f"ruff ended with {process.returncode}: {err[-300:]!r}"))
+        await lint(*PROOF)  # whether ruff or the file is at fault
+        raise ToolFailure(ToolErrorKind.REFUSED, f"the linter cannot read {name}")
+    lines = [line for line in out.split(b"\n") if line]
+    if more:
+        lines.pop()  # cut
+    shown = [_line(name, json.loads(line)) for line in lines]
+    return [*shown, f"[... more lints of {name} ...]"] if more else shown
+
+
+async def _head(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> tuple[bytes, bool]:
+    """What the process writes to one of its streams, and whether there was more than is taken: it is ended then."""
+    assert stream is not None
+    data = bytearray()
+    while part := await stream.read(1 << 16):
+        data += part
+        if len(data) > MAX_FOUND_BYTES:
+            if process.returncode is None:
+                process.kill()
+            return bytes(data), True
+    return bytes(data), False
+
+
+async def _feed(process: asyncio.subprocess.Process, content: bytes) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may end before it has read all
+        process.stdin.write(content)
+        await process.stdin.drain()
+    process.stdin.close()
 
 
 def _line(name: str, item: dict[str, Any]) -> str:

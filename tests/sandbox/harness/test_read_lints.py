@@ -59,3 +59,22 @@ async def test_a_linter_that_never_ends_is_stopped(monkeypatch, tmp_path):
     with pytest.raises(ToolFailure) as failure:
         await read_lints.lint("a.py", b"x = 1\n")
     assert failure.value.kind is ToolErrorKind.TIMEOUT
+
+
+async def test_a_file_that_breaks_the_linter_is_the_policys_fault(monkeypatch, tmp_path):
+    fragile = tmp_path / "fragile"
+    fragile.write_text("#!/bin/sh\ngrep -q bomb && kill -SEGV $$\nexit 0\n")
+    fragile.chmod(0o755)
+    monkeypatch.setattr(read_lints, "ruff_path", lambda: str(fragile))
+    monkeypatch.setattr(read_lints, "LINT_SECONDS", 20)
+    assert await read_lints.lint("a.py", b"x = 1\n") == []
+    with pytest.raises(ToolFailure) as failure:
+        await read_lints.lint("a.py", b"bomb\n")
+    assert failure.value.kind is ToolErrorKind.REFUSED
+
+
+async def test_findings_without_end_are_cut(monkeypatch):
+    monkeypatch.setattr(read_lints, "MAX_FOUND_BYTES", 100_000)
+    found = await read_lints.lint("a.py", b"a\n" * 5000)
+    assert 50 < len(found) < 1000
+    assert found[0] == "a.py:1:1: F821 Undefined name `a`" and found[-1] == "[... more lints of a.py ...]"

@@ -61,6 +61,12 @@ async def test_edit_file(call, sandbox):
     assert b"        value -= item\n" in await sandbox.read("totals.py")
 
 
+async def test_an_edit_that_would_fill_the_memory_is_refused_before_it_is_made(call, sandbox):
+    await sandbox.write("as.txt", b"a" * 1_000_000)
+    result = await call("edit_file", path="as.txt", old_string="a", new_string="b" * 1_000_000, replace_all=True)
+    assert result.output == "error: too large: 1000000000000 bytes, at most 1048576"
+
+
 async def test_edit_file_refuses_what_is_not_exact(call, sandbox):
     before = await sandbox.read("pkg/util.py")
     absent = await call("edit_file", path="pkg/util.py", old_string="zzz", new_string="y")

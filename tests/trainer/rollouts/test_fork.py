@@ -113,6 +113,22 @@ async def test_a_turn_that_only_reads_keeps_the_snapshot_before_it(play, task, s
     assert len(saved) == 2, "once for each episode"
 
 
+@pytest.mark.parametrize("date", ["2200-01-01", "1700-01-01"])
+async def test_files_of_any_time_are_kept(play, task, date):
+    said = [[call("run_terminal_cmd", command=f"echo > a; mkdir b; touch -d {date} a b")], [call("finish")]]
+    parent = (await play(said, size=2)).trajectories[0]
+    assert parent.verdict is not Verdict.INFRA_ERROR and parent.turns[0].snapshot
+
+
+async def test_a_snapshot_that_cannot_be_made_is_none(play, task, monkeypatch):
+    def fail(self, draft, snapshot):
+        raise ValueError("no record holds this")
+
+    monkeypatch.setattr(SnapshotStore, "_keep", fail)
+    parent = (await play(script(task), size=2)).trajectories[0]
+    assert parent.verdict is not Verdict.INFRA_ERROR and not any(turn.snapshot for turn in parent.turns)
+
+
 @pytest.mark.parametrize(("every", "replayed"), [(1, 0), (2, 1), (0, 3)])
 async def test_continuations_have_the_files_shell_and_tokens_of_the_turn(play, fork, task, every, replayed):
     parent = (await play(script(task), every=every)).trajectories[0]

@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 
-from sandbox.backends.namespaces.inside import files, protocol
+from sandbox.backends.namespaces.inside import files, processes, protocol
 from sandbox.backends.namespaces.inside.grep import Searches
 from sandbox.backends.namespaces.inside.loop import Loop, Stream
 from sandbox.backends.namespaces.inside.shell import Shell
@@ -93,9 +93,16 @@ class Agent:
                 answer, content = self._files.serve(op, header, blob)
                 self._loop.reply(number, answer, content)
         except files.Refused as refusal:
-            self._loop.reply(number, {"error": "path", "text": str(refusal)})
+            self._refuse(number, "path", str(refusal))
         except OSError as error:
-            self._loop.reply(number, {"error": "path", "text": error.strerror or str(error)})
+            self._refuse(number, "path", error.strerror or str(error))
+        except processes.Unkillable:
+            raise
+        except Exception as error:  # noqa: BLE001 - what was asked for is the policy's; pid 1 does not end by it
+            self._refuse(number, "value", f"{type(error).__name__}: {error}")
+
+    def _refuse(self, number: int, kind: str, text: str) -> None:
+        self._loop.reply(number, {"error": kind, "text": text[: protocol.MAX_TEXT_CHARS]})
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -7,10 +7,14 @@ written, because the agent's own entries there are readable to nobody but the ag
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+import time
 
 MAX_ENTRIES = 20_000
+FOLLOW_SECONDS = 5.0
+"""How long links are followed for one listing: one may take milliseconds, and nothing else is answered meanwhile."""
 
 
 class Refused(Exception):
@@ -36,9 +40,11 @@ class Files:
                 self._delete(path, shown)
                 return {}, b""
             if op == "list":
-                return {"entries": self._list(path, shown)}, b""
+                return {}, json.dumps(self._list(path, shown)).encode()
         except OSError as error:
             raise Refused(_message(error, shown)) from None
+        except RecursionError:  # making a thousand directories in each other
+            raise Refused(f"nested too deeply: {shown}") from None
         raise Refused(f"unknown operation {op}")
 
     def resolve(self, path: str) -> str:
@@ -106,17 +112,18 @@ class Files:
 
     def _list(self, path: str, shown: str) -> list[tuple[str, str, int]]:
         entries: list[tuple[str, str, int]] = []
+        end = time.monotonic() + FOLLOW_SECONDS
         with os.scandir(path) as found:
             for entry in found:
                 if len(entries) >= MAX_ENTRIES:
                     raise Refused(f"more than {MAX_ENTRIES} entries: {shown}")
-                entries.append((entry.name.encode("utf-8", "backslashreplace").decode(), *_describe(entry)))
+                entries.append((entry.name.encode("utf-8", "backslashreplace").decode(), *_describe(entry, end)))
         return sorted(entries)
 
 
-def _describe(entry: os.DirEntry) -> tuple[str, int]:
+def _describe(entry: os.DirEntry, end: float) -> tuple[str, int]:
     try:
-        found = entry.stat()
+        found = entry.stat(follow_symlinks=time.monotonic() < end)
     except OSError:  # a link to nowhere
         return "other", 0
     if stat.S_ISDIR(found.st_mode):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 
 from sandbox.backends.namespaces.inside.loop import Loop
+from sandbox.backends.namespaces.inside.protocol import MAX_TEXT_CHARS
 
 MAX_SECONDS = 25.0  # a busy machine is not the pattern's fault
 MAX_CPU_SECONDS = 2
@@ -60,12 +61,13 @@ class Searches:
             if len(self._waiting) >= MAX_WAITING:
                 return self._loop.reply(number, {"error": "path", "text": "too many searches at once"})
             return self._waiting.append((number, header))
-        reader, writer = os.pipe()
+        ends: tuple[int, ...] = ()
         try:
+            reader, writer = ends = os.pipe()
             pid = os.fork()
         except OSError as error:
-            os.close(reader)
-            os.close(writer)
+            for fd in ends:
+                os.close(fd)
             return self._loop.reply(number, {"error": "path", "text": f"cannot search now: {error.strerror}"})
         if pid == 0:
             _child(writer, self._workdir, header)
@@ -105,7 +107,14 @@ class Searches:
 
 
 def _child(writer: int, workdir: str, header: dict) -> None:
-    """Search and answer on `writer`; never returns."""
+    """Search and answer on `writer`; never returns, whatever the pattern and the tree do."""
+    try:
+        _answer(writer, workdir, header)
+    finally:
+        os._exit(0)
+
+
+def _answer(writer: int, workdir: str, header: dict) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(writer, 3, inheritable=False)
@@ -123,10 +132,11 @@ def _child(writer: int, workdir: str, header: dict) -> None:
         answer = {"error": "path", "text": f"no such file: {header['path']}"}
     except OSError as error:
         answer = {"error": "path", "text": f"{error.strerror}: {header['path']}"}
+    if "text" in answer:
+        answer["text"] = answer["text"][:MAX_TEXT_CHARS]
     data = memoryview(json.dumps(answer).encode())
     while data:
         data = data[os.write(3, data) :]
-    os._exit(0)
 
 
 def _limited(matches: Iterator, count: int) -> Iterator:

@@ -64,7 +64,7 @@ class Loop:
             self.watch(fd, push, write=True)
 
     def reply(self, number: int, header: dict, blob: bytes = b"") -> None:
-        self._unsent += protocol.encode(header | {"id": number}, blob)
+        self._unsent += protocol.answer(header | {"id": number}, blob)
         self.flush()
 
     def flush(self) -> None:

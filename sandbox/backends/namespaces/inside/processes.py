@@ -194,6 +194,6 @@ def release(agent: int) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _name(pid: int) -> str:
-    with open(f"/proc/{pid}/comm") as file:
+def _name(pid: int) -> bytes:
+    with open(f"/proc/{pid}/comm", "rb") as file:  # a program may name itself in no text
         return file.read()

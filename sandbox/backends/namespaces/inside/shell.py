@@ -88,6 +88,8 @@ class Shell:
         self._look_at_memory = 0.0
         self._frozen: set[int] | None = None
         """While files are copied: the processes that were stopped for it."""
+        self._freezes = 0
+        """Who wants it so; the last one's `thaw` counts."""
         self._held_back: list[tuple[int, dict, bytes]] = []
 
     def exchange_state(self, blob: bytes) -> bytes:
@@ -98,10 +100,15 @@ class Shell:
 
     def freeze(self) -> bytes:
         """Stop all that runs, and hold back new commands until `thaw`; the carried state."""
-        self._frozen = processes.pause()
+        if self._frozen is None:
+            self._frozen = processes.pause()
+        self._freezes += 1
         return self._state
 
     def thaw(self) -> None:
+        self._freezes = max(0, self._freezes - 1)
+        if self._freezes:
+            return
         if self._frozen is not None:
             processes.resume_all(self._frozen)
         self._frozen = None
@@ -127,6 +134,8 @@ class Shell:
                 with contextlib.suppress(OSError):
                     call = self._spawn(number, header, stdin)
             failure = error.strerror or str(error)
+        except ValueError as error:  # no text that a program can be given
+            failure = str(error)
         if call is None:
             text = f"bash: {failure}\n".encode()
             answer = {

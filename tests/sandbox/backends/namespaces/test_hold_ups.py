@@ -50,6 +50,28 @@ async def test_a_command_stopped_before_it_runs(env: EnvSpec, monkeypatch: pytes
     await backend.close()
 
 
+async def test_a_stopped_program_whose_name_is_no_text(env: EnvSpec) -> None:
+    backend = NamespacesBackend()
+    async with await backend.start(env) as sandbox:
+        await sandbox.exec(
+            python("""
+                import ctypes, os, signal
+                if os.fork(): raise SystemExit
+                os.setsid()
+                ctypes.CDLL(None).prctl(15, b"\\xff\\xfe", 0, 0, 0)
+                open("/tmp/up", "w").close()
+                os.kill(os.getpid(), signal.SIGSTOP)
+            """)
+        )
+        async with asyncio.timeout(20):
+            while b"T" not in (await sandbox.exec("cut -d' ' -f3 /proc/[0-9]*/stat")).output:
+                await asyncio.sleep(0.05)
+        sandbox._rescue()
+        await sandbox.diff()
+        await alive(sandbox)
+    await backend.close()
+
+
 async def test_pid_1_keeps_its_priority(env: EnvSpec) -> None:
     backend = NamespacesBackend()
     async with await backend.start(env) as sandbox:
