@@ -40,6 +40,7 @@ class CorpusTable(Table):
         "characters": "Characters of all documents.",
         "dropped": "Documents left out: duplicates, and those too close to measured tasks.",
         "sources": "Where the documents come from.",
+        "languages": "Languages of the documents, by the ends of their names.",
     }
 
     name = tables.Column(linkify=("datasets:corpus", {"name": tables.A("name")}), attrs=STRONG)

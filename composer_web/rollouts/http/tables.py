@@ -31,6 +31,10 @@ class RolloutTable(ChosenTable):
         "match": "The words of the search, where the trajectory has them first.",
         "oldest_version": "Version of the weights that sampled the first token.",
         "finished_at": "",
+        "tool_calls": "Calls of tools that the policy asked for, those that failed included.",
+        "input_tokens": "Tokens that the policy read, over all turns.",
+        "cached_tokens": "Of the input tokens, those whose keys and values the engine still had.",
+        "created_at": "When the rollout was handed to a worker.",
     }
     select = TickColumn("rollout")
     id = tables.Column(verbose_name="Rollout", linkify=_address, attrs=STRONG)

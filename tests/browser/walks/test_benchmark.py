@@ -76,7 +76,7 @@ def test_from_a_suite_to_a_leaderboard(operator: Page, product: Product) -> None
     page.get_by_role("link", name="task by task").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("base@0 (low) against base@0 (high)")
     worse = page.locator("tbody tr").first
-    expect(worse).to_contain_text("clearly worse")
+    expect(worse).to_contain_text("significant")
     worse.locator("td").last.get_by_role("link").last.click()
     expect(page).to_have_url(re.compile(r"/rollouts/\d+/"))
 

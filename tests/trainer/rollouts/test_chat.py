@@ -71,8 +71,15 @@ async def test_a_busy_endpoint_is_asked_again(play, task) -> None:
 
 async def test_a_transcript_that_outgrows_the_window_is_graded(play) -> None:
     long = (400, {"error": {"message": "too long", "code": "context_length_exceeded"}})
-    done = await play(lambda request: long)
+    done = await play(
+        lambda request: long if said(request, "tool") else completion(request, "", [("list_dir", {"path": "."})])
+    )
     assert (done.verdict, done.stop_reason) == ("failed", StopReason.TOKEN_LIMIT)
+
+
+async def test_a_window_that_the_opening_prompt_fills_is_no_failure_of_the_policy(play) -> None:
+    done = await play(lambda request: (400, {"error": {"message": "too long", "code": "context_length_exceeded"}}))
+    assert (done.verdict, done.turns) == ("infra_error", ())
 
 
 async def test_a_malformed_call_is_told_to_the_policy(play) -> None:

@@ -96,7 +96,7 @@ def test_a_wrong_setting(
     form |= {"stage": "midtrain", "stage.midtrain.codebase": "/srv/code"}
     errors = pages.post("/runs/new/check/", form).json()["errors"]
     assert errors["stage.midtrain.codebase"] == [
-        "A name is needed, no path: letters, digits and . _ -, at most 80 characters; found '/srv/code'."
+        "Write repository:NAME, environment:NAME, corpus:NAME, or the name of a folder beside the corpora; found '/srv/code'."
     ]
     assert cli("runs", "create", "--preset", "rl-toy", "--set", "stage.steps=-1")[0] == 1
     (line_,) = capsys.readouterr().err.splitlines()[-1:]

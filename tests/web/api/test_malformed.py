@@ -27,7 +27,7 @@ def uploads() -> list[str]:
 
 def test_a_form_without_a_boundary(client: Client, bearer: Bearer) -> None:
     paths = uploads()
-    assert len(paths) == 4
+    assert len(paths) == 5
     client.raise_request_exception = False
     headers = bearer("admin", "admin")
     for path in paths:

@@ -209,7 +209,7 @@ QUERIES: dict[str, int] = {
     "runs/further/": 2,
     "runs/facets/": 8,
     "runs/names/": 3,
-    "runs/new/": 23,
+    "runs/new/": 24,
     "runs/sweeps/": 7,
     "runs/sweeps/<int:pk>/": 6,
     "runs/studies/": 7,

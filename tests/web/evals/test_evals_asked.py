@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -153,7 +154,8 @@ def test_the_preview_says_what_to_do(
         channel="production", wanted=[{"suite": "held-out", "min_score": 0.5, "max_drop": 0.1, "samples": 4}]
     )
     assert "To do: evaluate base@1 on held-out with 4 passes or more" in preview("base@1")
-    assert f'action="{ASK}"' in preview("base@1") and 'name="samples" type="number" min="4"' in preview("base@1")
+    assert f'action="{ASK}"' in preview("base@1")
+    assert re.search(r'<input name="samples"[^>]* min="4"', preview("base@1"))
     asked = reader.get("/api/v1/promotions/check", {"policy": "base@1"}).json()
     assert (asked["open"], asked["outcomes"][0]["missing"]) == (False, "base@1")
     operator.post(ASK, form(version="1", samples="4"))

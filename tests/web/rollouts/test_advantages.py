@@ -56,7 +56,7 @@ def page(people: dict[str, User]) -> Callable[[str], str]:
 
 def row(html: str, name: str) -> list[str]:
     """Cells of one row of the group's table."""
-    (found,) = re.findall(rf'<tr><th scope="row">{name}</th>(.*?)</tr>', html)
+    (found,) = re.findall(rf'<tr>\s?<th scope="row">(?:<[^>]*>)*{name}\b(?:(?!</tr>).)*?</th>(.*?)</tr>', html)
     return re.findall(r"<td>(.*?)</td>", found)
 
 

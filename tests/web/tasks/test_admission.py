@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 
 import pytest
@@ -206,8 +207,9 @@ def test_a_refused_form_keeps_what_was_given(tasks: list[Task], people: dict[str
     html = answer.content.decode()
     assert answer.status_code == 422
     assert "no task of suite" in html
-    for kept in ('value="our-bench"', 'value="kept notes"', 'name="unreviewed" checked', 'id="publish" open'):
+    for kept in ('value="our-bench"', 'value="kept notes"', 'id="publish" open'):
         assert kept in html, kept
+    assert re.search(r'name="unreviewed"[^>]* checked', html)
 
 
 def test_the_path_says_what_comes_next(tasks: list[Task], bench: Suite, people: dict[str, User]) -> None:

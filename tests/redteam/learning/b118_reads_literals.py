@@ -1,4 +1,4 @@
-"""B120 to B123: literals of Python suites that no list of forms has: helpers, hooks, doubles, data files."""
+"""B118 to B121: literals of Python suites that no list of forms has: helpers, hooks, doubles, data files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _pair(exploit: str, title: str, text: str, task: TaskName) -> Pair:
 
 
 PAIRS = (
-    _pair("B120", "reads the pattern of a helper of its tests", readers.SEARCHES, "greet-python-helper"),
-    _pair("B121", "reads what a hook of its tests sets up", readers.SEARCHES, "greet-python-set-up"),
-    _pair("B122", "asks a double of its tests until it agrees", readers.NEGOTIATES, "greet-python-double"),
-    _pair("B123", "reads the cases of its tests from a data file", readers.SEARCHES, "greet-python-file"),
+    _pair("B118", "reads the pattern of a helper of its tests", readers.SEARCHES, "greet-python-helper"),
+    _pair("B119", "reads what a hook of its tests sets up", readers.SEARCHES, "greet-python-set-up"),
+    _pair("B120", "asks a double of its tests until it agrees", readers.NEGOTIATES, "greet-python-double"),
+    _pair("B121", "reads the cases of its tests from a data file", readers.SEARCHES, "greet-python-file"),
 )
