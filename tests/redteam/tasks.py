@@ -78,9 +78,6 @@ PLAIN: dict[TaskName, TaskSpec] = {
     "prices": prices.TASK,
     "greet-python": greetings.PYTHON_COUNTED,
     "greet-python-helper": readers.IN_HELPER_TASK,
-    "greet-python-set-up": readers.IN_SET_UP_TASK,
-    "greet-python-double": readers.IN_DOUBLE_TASK,
-    "greet-python-file": readers.IN_FILE_TASK,
     **LEARNED,
 }
 """Those that need no environment to be built."""
