@@ -134,7 +134,8 @@ async def test_right_work_passes_and_is_noted(judge, points, environments):
     assert report.verdict is Verdict.PASSED and report.findings == (), report
     pool = PoolStore(environments.root).load(points.bundle_hash)
     assert pool is not None and pool.plan is not None
-    assert (len(pool.plan.notes), pool.plan.residual, pool.plan.unsteady) == (6, 6, {})
+    # Literals go into objects of `Tag`, which compares: its test is in no first run.
+    assert (len(pool.plan.notes), pool.plan.residual, pool.plan.unsteady) == (5, 7, {})
     assert {sibling.names[-1] for sibling in pool.siblings} == {"test_added", "test_zero", "test_three", "test_parts"}
 
 
