@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from urllib.parse import urlencode
 
+from django.db.models import Q
 from django.urls import reverse
 
 from composer_web.accounts.models import User
@@ -99,8 +101,8 @@ def search(user: User, text: str, *, here: Run | None = None) -> list[Group]:
         ("This run", lambda: _actions(user, [here] if here else [], text)),
         ("Runs", lambda: _runs(text)),
         ("Reports", lambda: _reports(text)),
-        ("Rollouts", lambda: _rollouts(text)),
         ("Tasks", lambda: _tasks(text)),
+        ("Rollouts", lambda: _rollouts(text, here)),
         ("Suites", lambda: _suites(text)),
         ("Policies", lambda: _policies(text)),
         ("Evaluations", lambda: _evaluations(text)),
@@ -161,7 +163,8 @@ def _reports(text: str) -> Iterator[Hit]:
         yield Hit(report.title, "file-text", reverse("runs:report", args=[report.pk]), report.description[:60])
 
 
-def _rollouts(text: str) -> Iterator[Hit]:
+def _rollouts(text: str, here: Run | None) -> Iterator[Hit]:
+    """A rollout by its number; all rollouts of a task by its name, in the run of the page alone if there is one."""
     for pk in row_ids([text.lstrip("#")]):
         for rollout in rollouts.rollout_rows().filter(pk=pk):
             slug = rollout.group.task_version.task.slug
@@ -169,6 +172,10 @@ def _rollouts(text: str) -> Iterator[Hit]:
             yield Hit(
                 f"Rollout {pk}: {slug}", "list-tree", reverse("rollouts:detail", args=[pk]), detail.replace("_", " ")
             )
+    for task in tasks.tasks().filter(slug__icontains=text)[:EACH] if text else ():
+        query = {"task": task.slug, **({"run": here.pk} if here else {})}
+        detail = f"in {here.name}" if here else "in all runs"
+        yield Hit(f"Rollouts of {task.slug}", "list-tree", f"{reverse('rollouts:list')}?{urlencode(query)}", detail)
 
 
 def _tasks(text: str) -> Iterator[Hit]:
@@ -187,7 +194,12 @@ def _policies(text: str) -> Iterator[Hit]:
 
 
 def _evaluations(text: str) -> Iterator[Hit]:
-    for pk in row_ids([text.lstrip("#")]):
-        for item in evals.evaluations().filter(pk=pk):
-            title = f"Evaluation {pk}: {item.policy.name}@{item.version}"
-            yield Hit(title, "flask-conical", reverse("evals:detail", args=[pk]), item.state)
+    """Evaluations by their number, and the newest of a policy, suite or benchmark by its name."""
+    if not text:
+        return
+    named = Q(policy__name__icontains=text) | Q(suite__name__icontains=text) | Q(release__benchmark__icontains=text)
+    found = evals.evaluations().filter(named | Q(pk__in=row_ids([text.lstrip("#")])))
+    for item in found.order_by("-pk")[:EACH]:
+        title = f"Evaluation {item.pk}: {item.policy.name}@{item.version}"
+        url = reverse("evals:detail", args=[item.pk])
+        yield Hit(title, "flask-conical", url, f"{item.release or item.suite.name} · {item.state}")

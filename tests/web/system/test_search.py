@@ -9,9 +9,11 @@ import pytest
 from django.test import Client
 
 from composer_web.accounts.models import User
+from composer_web.evals.models import Evaluation
+from composer_web.policies.models import Policy
 from composer_web.runs import services
 from composer_web.runs.models import Run
-from composer_web.tasks.models import Task
+from composer_web.tasks.models import Suite, Task
 
 pytestmark = pytest.mark.django_db
 Ask = Callable[..., dict[str, list[dict[str, Any]]]]
@@ -39,6 +41,21 @@ def test_everything_is_found_by_its_name(ask: Ask, running: Run) -> None:
     assert ask("alert rule")["Pages"][0]["url"] == "/alerts/rules/"
     assert ask("dark")["Actions"][0]["command"] == "theme"
     assert ask("nothing is called like this") == {}
+
+
+def test_rollouts_are_found_by_their_task_and_evaluations_by_what_they_measure(ask: Ask, running: Run) -> None:
+    slug = Task.objects.values_list("slug", flat=True)[0]
+    of_task = {hit["title"]: hit["url"] for hit in ask(slug)["Rollouts"]}
+    assert of_task[f"Rollouts of {slug}"] == f"/rollouts/?task={slug}"
+    here = {hit["title"]: hit for hit in ask(slug, here=f"/runs/{running.pk}/charts/")["Rollouts"]}
+    assert here[f"Rollouts of {slug}"]["url"] == f"/rollouts/?task={slug}&run={running.pk}"
+    assert here[f"Rollouts of {slug}"]["detail"] == f"in {running.name}"
+    evaluation = Evaluation.objects.create(
+        policy=Policy.objects.get(name="base"), version=1, suite=Suite.objects.get(name="train"), tasks=1, samples=1,
+        temperature=1.0, phase="alone",
+    )  # fmt: skip
+    for text in ("base", "trai", str(evaluation.pk)):
+        assert f"/evaluations/{evaluation.pk}/" in [hit["url"] for hit in ask(text)["Evaluations"]]
 
 
 def test_without_a_text_recent_runs_actions_and_pages_are_offered(ask: Ask, running: Run) -> None:
