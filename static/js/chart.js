@@ -8,6 +8,7 @@ import { legend, values } from "./charts/legend.js";
 import { same, series } from "./charts/series.js";
 import { fixMargin, onResized } from "./charts/size.js";
 import { smoothed } from "./charts/smoothing.js";
+import { allDrawn, inTurn } from "./charts/turns.js";
 import { onChange, set, startView, view } from "./chartview.js";
 import { number, unitless } from "./format.js";
 import { AXIS, marksOf, markTraces } from "./marks.js";
@@ -19,15 +20,6 @@ const BUCKETS = 240;
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
 const panels = new Map(); // element → Panel
-
-// Charts are drawn one after the other with a frame between: the first is there soon, and the page answers meanwhile.
-const frame = () => new Promise((go) => (document.hidden ? setTimeout(go) : requestAnimationFrame(() => setTimeout(go))));
-let queue = Promise.resolve();
-function inTurn(draw) {
-  const drawn = queue.then(draw);
-  queue = drawn.then(frame, frame);
-  return drawn;
-}
 
 class Panel {
   constructor(element) {
@@ -134,7 +126,7 @@ class Panel {
     } finally {
       this.busy = false;
       // Once all that wait are drawn: those that have to ask again then share a request.
-      if (this.dirty && this.visible) queue.then(() => this.update());
+      if (this.dirty && this.visible) allDrawn().then(() => this.update());
     }
   }
 

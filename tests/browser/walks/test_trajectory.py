@@ -241,7 +241,7 @@ SCROLLED = """async (by) => {
 def test_the_strip_frames_the_turn_that_it_says(operator: Page, product: Product) -> None:
     """The one that was gone to while it is on the screen, although another is in the middle of it; then the one that is."""
     page, rollout = operator, long(product)
-    page.set_viewport_size({"width": 1440, "height": 900})
+    page.set_viewport_size({"width": 1440, "height": 1600})
     page.goto(f"{product.url}/rollouts/{rollout.pk}/#t=4")
     expect(page.locator(".turn.is-current h3")).to_have_text("Turn 5")
     page.wait_for_function(FRAMED, arg=5)

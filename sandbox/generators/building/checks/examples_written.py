@@ -1,6 +1,7 @@
 # A hidden check of examples in a docstring: they run as they say, and fail where the code is wrong. Its constants stand
 # above.
 # mypy: ignore-errors
+# pragma: public literals
 import doctest
 import importlib
 import types

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sandbox.grading.adapters.base import Hit, TestRun
 from sandbox.grading.observations.python_tests.isolation import Isolated, Place, again, isolate, place_of, places_in
-from sandbox.grading.observations.python_tests.literals import purge
+from sandbox.grading.observations.python_tests.literals import purge, shows_public_alone
 from sandbox.grading.observations.python_tests.python import Rewritten
 from sandbox.grading.observations.reports.base import Expected, Site
 from sandbox.grading.observations.reports.comparing import alike, noted_values
@@ -38,7 +38,7 @@ def residual_of(blank: Mapping[str, Rewritten], delivered: Mapping[str, Rewritte
     noted = sum(len(made.notes) for made in delivered.values())
     shown = sum(len(made.shows) for made in blank.values())
     read = {**_python(files), **{path: made.text for path, made in blank.items()}}
-    unexplained = sum(text != read[path] for path, text in purge(read).items())
+    unexplained = sum(text != read[path] for path, text in purge(read, public=_public(files)).items())
     return noted + shown + unexplained + sum(_unnoted(blank[path].text, made) for path, made in delivered.items())
 
 
@@ -46,10 +46,15 @@ def _python(files: Mapping[str, str]) -> dict[str, str]:
     return {path: text for path, text in files.items() if path.endswith(".py")}
 
 
+def _public(files: Mapping[str, str]) -> frozenset[str]:
+    """Test files that say of themselves that their literals are public; rewriting drops their comments."""
+    return frozenset(path for path, text in files.items() if shows_public_alone(text))
+
+
 def _purged(form: Isolated, files: Mapping[str, str]) -> Isolated:
     """The form without tests and statements that hold a literal which goes into no call of the product."""
     read = {path: text for path, text in {**_python(files), **form.files}.items() if path not in form.hidden}
-    left = purge({path: text for path, text in read.items() if path.endswith(".py")})
+    left = purge(_python(read), public=_public(files))
     changed = {path: text for path, text in left.items() if text != read[path]}
     tests = {place for path, text in left.items() for place in places_in(path, text)}
     return dataclasses.replace(form, files={**form.files, **changed}, tests=form.tests & tests)

@@ -9,7 +9,7 @@ oracle's work says what still holds.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from sandbox.grading.observations.python_tests.flows import Flows
 from sandbox.grading.observations.python_tests.program import Program
@@ -46,7 +46,13 @@ SET_UP = frozenset(
     {"importorskip", "sleep", "getLogger", "insert", "set_level", "at_level", "seed", "simplefilter", "filterwarnings"}
 )
 """Functions of the tests' own set-up."""
-STATEMENTS = (ast.stmt,)
+PUBLIC = "# pragma: public literals"
+"""A line of a test file whose author answers for it: beside its assertions it shows only what the instruction and the checkout
+tell, too. The checks that generators write have it: they look for names and files that the instruction quotes."""
+
+
+def shows_public_alone(text: str) -> bool:
+    return PUBLIC in map(str.strip, text.splitlines())
 
 
 def unexplained(trees: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.AST]]:
@@ -135,8 +141,11 @@ def _is_mark(call: ast.Call) -> bool:
     return called(call) in MARKS
 
 
-def purge(files: Mapping[str, str]) -> dict[str, str]:
-    """Files without the tests and statements that hold an unexplained literal. A file that cannot be read is left empty."""
+def purge(files: Mapping[str, str], *, public: Collection[str] = ()) -> dict[str, str]:
+    """Files without the tests and statements that hold an unexplained literal. A file that cannot be read is left empty.
+
+    `public`: files that stay as they are (`PUBLIC`).
+    """
     trees: dict[str, ast.Module] = {}
     for path, text in files.items():
         try:
@@ -150,6 +159,7 @@ def purge(files: Mapping[str, str]) -> dict[str, str]:
         found = [
             (path, node)
             for path, tree in trees.items()
+            if path not in public
             for node in _literals(tree)
             if not _is_explained(node, program, flows)
         ]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.grading.observations.python_tests.literals import purge, unexplained
+from sandbox.grading.observations.python_tests.literals import PUBLIC, purge, shows_public_alone, unexplained
 
 HEAD = "import json, os, re, sys\nimport pytest\nfrom shop import Basket, greet, deliver\nimport shop\n"
 
@@ -154,6 +154,15 @@ def test_files_of_helpers_are_one_program_with_the_tests() -> None:
     files = purge({"tests/test_it.py": HEAD + body, "tests/helpers.py": helpers})
     assert files["tests/test_it.py"] == HEAD + body
     assert files["tests/helpers.py"] == "NAME = 'pear'\n"
+
+
+def test_an_author_answers_for_the_literals_of_a_file() -> None:
+    body = "NAME = 'apple'\ndef test_it():\n    _oc_see(0, lambda: NAME in open('greet.py').read())\n"
+    assert shows_public_alone(f"import re\n  {PUBLIC}  \n{body}") and not shows_public_alone(body)
+    assert not shows_public_alone(f"TEXT = '{PUBLIC}'\n"), "a line of its own"
+    both = {"tests/test_it.py": body, "tests/test_other.py": body}
+    kept = purge(both, public=["tests/test_it.py"])
+    assert kept["tests/test_it.py"] == body and "def test_it" not in kept["tests/test_other.py"]
 
 
 def test_a_file_that_cannot_be_read_is_left_empty() -> None:
