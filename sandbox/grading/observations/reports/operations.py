@@ -21,6 +21,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, cast
 
+from sandbox.grading.observations.reports.javascript import loosely
 from sandbox.grading.observations.reports.values import MAX_INTEGER_DIGITS, check_hashes
 
 MAX_MESSAGE = 2000
@@ -209,9 +210,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dict": made_dict, "int": int, "float": float, "bool": bool, "str": str, "repr": repr, "abs": abs, "min": min, "max": max,
     "sum": total, "round": rounded,
     "all": all, "any": any, "approx": Approx, "almost": almost, "same_items": same_items, "search": search,
-    "same_sequence": same_sequence,
+    "same_sequence": same_sequence, "loosely": loosely,
 }  # fmt: skip
-BUILTIN_FUNCTIONS = frozenset(FUNCTIONS) - {"approx", "almost", "same_items", "same_sequence", "search"}
+BUILTIN_FUNCTIONS = frozenset(FUNCTIONS) - {"approx", "almost", "same_items", "same_sequence", "search", "loosely"}
 ASKS = {
     **dict.fromkeys(
         ("list", "tuple", "sorted", "set", "frozenset", "sum", "min", "max", "any", "all", "same_items"), "list"
