@@ -33,6 +33,8 @@ def make_observer(report):
         """What a container of the product holds, as a list or a dictionary. An iterator is none: it would be used up."""
         kind = kind_of(value)
         own = {name for base in order(kind) for name in fields_of(base, "__dict__")}
+        if any(fields_of(base, "__module__") == "unittest.mock" for base in order(kind)):
+            return None  # a mock notes whoever asks it
         if "__len__" not in own or not own & {"__iter__", "__getitem__"} or length_of(value) > most_items:
             return None
         items = taken(value, most_items)
