@@ -69,5 +69,6 @@ class StopReason(StrEnum):
     TURN_LIMIT = "turn_limit"
     TOKEN_LIMIT = "token_limit"
     TIME_LIMIT = "time_limit"
+    SANDBOX_BROKEN = "sandbox_broken"  # the policy's calls lost their sandbox, twice
     CANCELLED = "cancelled"
     INFRA_ERROR = "infra_error"

@@ -20,6 +20,7 @@ from sandbox.tasks.spec import TaskSpec
 from trainer.rewards.parts.tests import ENDED_BY_POLICY
 from trainer.rollouts.episode import RolloutServices, run_episode
 from trainer.rollouts.group import LIMIT_STOPS, episode_seed
+from trainer.rollouts.losses import Losses
 from trainer.rollouts.retries import with_retries
 from trainer.rollouts.turns import EpisodeSettings
 from trainer.types import Trajectory
@@ -71,6 +72,7 @@ async def evaluate(
     """Run `samples` episodes of each task (concurrently, bounded by `services.slots`) and summarise them."""
 
     async def one(index: int, task: TaskSpec, sample: int) -> Trajectory:
+        losses = Losses()
         return await with_retries(
             lambda attempt: run_episode(
                 task=task,
@@ -79,6 +81,7 @@ async def evaluate(
                 seed=episode_seed(seed, index, sample),
                 settings=settings,
                 services=services,
+                losses=losses,
             ),
             retries=infra_retries,
             on_trajectory=on_trajectory,

@@ -23,6 +23,7 @@ from trainer.inference.chat import ChatClient, ChatReply, Counted, TranscriptToo
 from trainer.rollouts.ending import Store, graded
 from trainer.rollouts.episode import agent_limits
 from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.losses import Losses, Scene
 from trainer.rollouts.record import Record
 from trainer.rollouts.turns import EpisodeSettings, Reply, play_turns
 from trainer.types import Trajectory, Turn, Usage
@@ -40,21 +41,22 @@ class ChatServices:
 
 
 async def run_chat_episode(
-    *, task: TaskSpec, sample: int, settings: EpisodeSettings, services: ChatServices
+    *, task: TaskSpec, sample: int, settings: EpisodeSettings, services: ChatServices, losses: Losses | None = None
 ) -> Trajectory:
     """Run one episode to a graded, scored trajectory. Never raises for policy or infrastructure faults; may be
-    cancelled."""
+    cancelled. `losses` are those of the earlier attempts at the same rollout."""
     record = Record.begin(task, None)
     limits = EpisodeLimits.of(settings.sampling)
+    scene = Scene(services.backend, losses or Losses())
 
     async def act() -> StopReason:
         started = time.monotonic()
         profile = get_profile(settings.harness.profile)
         environment = services.environments.spec(task.environment, profile.machine)
         async with limits.machine.spending():
-            fresh = await services.backend.start(environment, limits=agent_limits(limits), snapshot=None)
+            fresh = await scene.start(environment, agent_limits(limits), None)
         async with released(fresh) as sandbox:
-            session = Session(sandbox, profile)
+            session = scene.session = Session(sandbox, profile)
             record.schema_hash = session.schema_hash
             record.spend("start", time.monotonic() - started)
             player = ChatPlayer(record, limits, session, settings.sampling, services.client)
@@ -72,6 +74,7 @@ async def run_chat_episode(
         slots=services.slots,
         backend=services.backend,
         environments=services.environments,
+        scene=scene,
         store=services.store,
     )
 

@@ -25,6 +25,7 @@ from trainer.config import RewardConfig
 from trainer.inference.contract import InferenceError
 from trainer.rewards import RewardError, score
 from trainer.rollouts.limits import EpisodeLimits, TimeSpent
+from trainer.rollouts.losses import Scene
 from trainer.rollouts.record import Record
 from trainer.rollouts.turn import EpisodeLost
 from trainer.types import Trajectory
@@ -55,6 +56,7 @@ async def graded(
     slots: asyncio.Semaphore,
     backend: Backend,
     environments: EnvironmentStore,
+    scene: Scene,
     store: Store | None = None,
 ) -> Trajectory:
     """Run an episode whose turns `act` plays; grade and score its work, or record its loss with a cause."""
@@ -79,6 +81,8 @@ async def graded(
             stop, report = StopReason.INFRA_ERROR, _lost(task, Cause.EPISODE_STUCK, cause)
         except (SandboxError, HarnessFailure, InferenceError, TaskError, OSError, EpisodeLost) as error:
             stop, report = StopReason.INFRA_ERROR, _lost(task, outcome_of(error), f"{type(error).__name__}: {error}")
+            if await scene.broken_by_policy(error, limits.tools.limit):
+                stop, report = StopReason.SANDBOX_BROKEN, _broken(task, error)
         except Exception as error:
             log.exception("an episode of task %s raised", task.id)
             cause = f"{type(error).__name__}: {error}"
@@ -208,6 +212,12 @@ def outcome_of(error: Exception) -> Cause:
 
 def _lost(task: TaskSpec, outcome: Cause, cause: str) -> Report:
     return Report(verdict=Verdict.INFRA_ERROR, outcome=outcome, cause=cause[:500], bundle_hash=task.bundle_hash)
+
+
+def _broken(task: TaskSpec, error: Exception) -> Report:
+    cause = f"lost twice under the policy's calls, and held without them: {type(error).__name__}: {error}"
+    outcome = Cause.SANDBOX_BROKEN_BY_WORK
+    return Report(verdict=Verdict.FAILED, outcome=outcome, cause=cause[:500], bundle_hash=task.bundle_hash)
 
 
 def _trajectory(

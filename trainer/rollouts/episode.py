@@ -27,6 +27,7 @@ from trainer.inference.contract import InferenceClient
 from trainer.rollouts.checkpoint import Keeper, RolloutCheckpoints, restore
 from trainer.rollouts.ending import Store, graded
 from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.losses import Losses, Scene
 from trainer.rollouts.open_turn import OpenTurn, ReadTurn, TurnObserver
 from trainer.rollouts.record import Record
 from trainer.rollouts.segments import KEPT_SHARE, Windows, last_turns, read_summary
@@ -124,14 +125,16 @@ async def run_episode(
     services: RolloutServices,
     origin: Origin | None = None,
     resume: bool = False,
+    losses: Losses | None = None,
 ) -> Trajectory:
     """Run one episode to a graded, scored trajectory. Never raises for policy or infrastructure faults; may be
     cancelled.
 
     With an `origin` it continues from there: same sandbox, same tokens, and earlier turns count towards the limits.
     With `resume` it continues an attempt saved by a lost worker, if any (`checkpoint.py`); that attempt's tokens are
-    its own.
+    its own. `losses` are those of the earlier attempts at the same rollout.
     """
+    scene = Scene(services.backend, losses or Losses())
     keeper = Keeper(services.checkpoints, task, sample, seed)
     checkpoint = await keeper.usable(services.snapshots, services.min_kept_version) if resume else None
     try:
@@ -142,7 +145,7 @@ async def run_episode(
         limits.tools.used = sum(turn.tool_seconds for turn in record.turns)
 
         async def act() -> StopReason:
-            return await _act(record, limits, task, session_id, seed, settings, services, snapshot, keeper)
+            return await _act(record, limits, task, session_id, seed, settings, services, snapshot, keeper, scene)
 
         return await graded(
             record,
@@ -154,6 +157,7 @@ async def run_episode(
             slots=services.slots,
             backend=services.backend,
             environments=services.environments,
+            scene=scene,
             store=services.store,
         )
     finally:
@@ -171,18 +175,20 @@ async def _act(
     services: RolloutServices,
     snapshot: Snapshot | None,
     keeper: Keeper,
+    scene: Scene,
 ) -> StopReason:
     """Run the turns in a fresh sandbox, or in one restored from a `snapshot`, and take the patch."""
     started = time.monotonic()
     profile = get_profile(settings.harness.profile)
     env = services.environments.spec(task.environment, profile.machine)
     async with limits.machine.spending():
-        fresh = await services.backend.start(env, limits=agent_limits(limits), snapshot=snapshot)
+        fresh = await scene.start(env, agent_limits(limits), snapshot)
     async with released(fresh) as sandbox:
-        session = Session(sandbox, profile)
+        session = scene.session = Session(sandbox, profile)
         record.schema_hash = session.schema_hash
         if record.turns:
-            session.recall([call for turn in record.turns for call in turn.calls])
+            scene.past = tuple(call for turn in record.turns for call in turn.calls)
+            session.recall(scene.past)
         else:
             record.read(services.renderer.start(record.messages, session.schemas()))
         record.spend("start", time.monotonic() - started)

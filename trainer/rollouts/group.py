@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,7 @@ from trainer.rollouts.checkpoint import RolloutCheckpoints
 from trainer.rollouts.ending import Store
 from trainer.rollouts.episode import Renderer, RolloutServices, Watch, run_episode
 from trainer.rollouts.interruption import Interruption
+from trainer.rollouts.losses import Losses
 from trainer.rollouts.open_turn import TurnObserver
 from trainer.rollouts.retries import with_retries
 from trainer.rollouts.snapshots import Origin
@@ -126,6 +128,7 @@ async def run_group(
     settings = EpisodeSettings(config.sampling, config.harness, config.reward, interruption)
 
     begun: set[int] = set()
+    losses: dict[int, Losses] = defaultdict(Losses)
 
     async def episode(sample: int, session_id: str, seed: int) -> Trajectory:
         first = sample not in begun  # what this process loses itself begins again: its snapshot may be the cause
@@ -139,6 +142,7 @@ async def run_group(
             services=services,
             origin=origin,
             resume=first,
+            losses=losses[sample],
         )
 
     result = await run_attempts(

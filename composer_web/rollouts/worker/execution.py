@@ -6,6 +6,7 @@ import concurrent.futures
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,7 @@ from trainer.rollouts.deadlines import grading_seconds, group_deadline
 from trainer.rollouts.fork import ForkImpossible
 from trainer.rollouts.group import GroupResult, run_attempts, run_group
 from trainer.rollouts.interruption import Interruption
+from trainer.rollouts.losses import Losses
 from trainer.rollouts.snapshots import Origin
 from trainer.rollouts.turns import EpisodeSettings
 from trainer.router_replay.validate import shape_of
@@ -301,8 +303,12 @@ async def _ask_endpoint(
     async with ChatClient(endpoint) as client:
         on = ChatServices(client, loop.backend, loop.environments, loop.slots, store)
 
+        losses: dict[int, Losses] = defaultdict(Losses)
+
         async def episode(sample: int, _session: str, _seed: int) -> Trajectory:
-            return await run_chat_episode(task=plan.task, sample=sample, settings=settings, services=on)
+            return await run_chat_episode(
+                task=plan.task, sample=sample, settings=settings, services=on, losses=losses[sample]
+            )
 
         return await run_attempts(
             episode,

@@ -17,6 +17,8 @@ from sandbox.grading.canaries.insertion import blocks_by_name
 from sandbox.grading.canaries.literals import words_of
 from sandbox.grading.canaries.plausible import plausible
 from sandbox.grading.observations.plan import Plan
+from sandbox.grading.observations.python_tests.lifting import ASK
+from sandbox.grading.observations.python_tests.purity import called
 from sandbox.grading.observations.python_tests.python import SEE
 from sandbox.grading.observations.python_tests.trees import walk
 from sandbox.grading.observations.reports.base import Site
@@ -86,6 +88,8 @@ def _baits(
                     continue
                 start = lines[node.lineno - 1] + node.col_offset - len(head)
                 end = lines[node.end_lineno - 1] + node.end_col_offset - len(head)
+                if isinstance(body, ast.Call) and called(body).startswith(ASK):
+                    (body,) = body.args
                 forms = draw.sample(FORMS, BAITS)
                 made = {f"assert {ast.unparse(body)} == {plausible(form, words, draw)!r}" for form in forms}
                 return [

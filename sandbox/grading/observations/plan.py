@@ -19,6 +19,7 @@ from sandbox.grading.adapters.base import Case, Hit, TestRun, files_of
 from sandbox.grading.observations.python_tests.first_run import find_first_run, residual_of
 from sandbox.grading.observations.python_tests.isolation import Place, place_of
 from sandbox.grading.observations.python_tests.lifting import DEEP, RESIDUAL
+from sandbox.grading.observations.python_tests.naming import neutral_classes, neutral_variables, renamed_id
 from sandbox.grading.observations.python_tests.python import STRIDE, Form, Rewritten, rewrite
 from sandbox.grading.observations.reports.base import Expected, Frozen, Site
 from sandbox.grading.observations.reports.comparing import alike, in_order, names_of, noted_values
@@ -94,19 +95,33 @@ RunTrial = Callable[[Trial], Awaitable[TestRun]]
 
 
 async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
-    """The plan of a task's tests, from runs of the oracle's work: in memory, or on disk where they do not hold there. None
-    when no form of them holds but their own.
+    """The plan of a task's tests, from runs of the oracle's work: in memory, or on disk where they do not hold there, with
+    classes of neutral names where they hold with these. None when no form of them holds but their own.
 
     Raises what `run` raises.
     """
-    in_memory = await _plan_of(verifier, run, on_disk=False)
-    return in_memory or await _plan_of(verifier, run, on_disk=True)
+    paths = files_of((*verifier.fail_to_pass, *verifier.pass_to_pass))
+    sources = {
+        path: verifier.test_files[path] for path in paths if path in verifier.test_files and path.endswith(".py")
+    }
+    others = [text for path, text in verifier.test_files.items() if path not in sources]
+    try:
+        neutral, renamed = neutral_classes(sources, others)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    if neutral != sources and (plan := await _plan_of(verifier, neutral, renamed, run, on_disk=False)) is not None:
+        return plan
+    for on_disk in (False, True):
+        if (plan := await _plan_of(verifier, sources, {}, run, on_disk=on_disk)) is not None:
+            return plan
+    return None
 
 
-async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> Plan | None:
+async def _plan_of(
+    verifier: SuiteVerifier, sources: Mapping[str, str], renamed: Mapping[str, Mapping[str, str]], run: RunTrial, *, on_disk: bool
+) -> Plan | None:  # fmt: skip
+    """`sources` are the test modules, `renamed` as `neutral_classes` gives it."""
     wanted = (*verifier.fail_to_pass, *verifier.pass_to_pass)
-    paths = [path for path in files_of(wanted) if path in verifier.test_files and path.endswith(".py")]
-    sources = {path: verifier.test_files[path] for path in paths}
     preload = imported(sources, verifier.test_files)
     levels: dict[int, int] = {}
     seen: list[dict[str, tuple[Expected, ...]]] = []
@@ -117,7 +132,7 @@ async def _plan_of(verifier: SuiteVerifier, run: RunTrial, *, on_disk: bool) -> 
         except (SyntaxError, ValueError, RecursionError):
             return None
         ran = await run(Trial({path: made.text for path, made in recording.items()}, preload, on_disk=on_disk))
-        ids = {test_id: ran.given.get(test_id, test_id) for test_id in wanted}
+        ids = {test_id: ran.given.get(own, own) for test_id in wanted for own in [renamed_id(test_id, renamed)]}
         if len(set(ids.values())) != len(ids):
             return None
         sites = {site.number: site for made in recording.values() for site in made.sites}
@@ -399,7 +414,8 @@ def _rewritten_file(
     path: str, source: str, levels: tuple[tuple[int, int], ...], form: Form, first: int, others: tuple[tuple[str, str], ...]
 ) -> Rewritten:  # fmt: skip
     """Kept, as tasks of one package have the same test files."""
-    return rewrite(path, source, levels=dict(levels), form=form, first=first, others=dict(others))
+    made = rewrite(path, source, levels=dict(levels), form=form, first=first, others=dict(others))
+    return made if form == "record" else dataclasses.replace(made, text=neutral_variables(made.text))
 
 
 def _not_met(sites: Mapping[int, Site], names: object, run: TestRun) -> set[int]:

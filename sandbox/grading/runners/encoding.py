@@ -4,6 +4,7 @@ def make_encoder():
     """encode(value, depth, left): `value` as JSON data; `left` bounds the nodes, and a second member makes it a note."""
     import builtins
     import sys
+    from collections import OrderedDict, deque
 
     kind_of, get, size, number_of = type, getattr, len, id
     base_exception, base_object, text_of = BaseException, object, str
@@ -14,6 +15,11 @@ def make_encoder():
     as_hex, items_of = float.hex, dict.items
     most_depth, most_text, most_types = 9, 200_000, 40
     modules = sys.modules
+    proxy = type(type.__dict__)
+    walked = {id(deque): "collections.deque"}
+    for empty in ({}, OrderedDict()):
+        for word in ("keys", "values", "items"):
+            walked[id(type(getattr(empty, word)()))] = "dict_" + word
     standard_modules = ("datetime", "decimal", "_decimal", "fractions", "pathlib", "pathlib._local", "pathlib.types")
     slots = ("year", "month", "day", "hour", "minute", "second", "microsecond")
 
@@ -40,6 +46,10 @@ def make_encoder():
         """Constructor and arguments of a standard library value. Its module is not imported: a value shows that it is."""
         name = name_of(kind)
         module, _, own = name.rpartition(".")
+        if number_of(kind) in walked:
+            return walked[number_of(kind)], [[*value]]
+        if kind is proxy:
+            return "mappingproxy", [{**value}]
         if name == "builtins.range":
             return "range", [value.start, value.stop, value.step]
         if value is NotImplemented or value is ...:

@@ -12,13 +12,12 @@ const { $observe, $raises, $rejects } = (() => {
   };
   const kind = (value) => { const above = prototype(value); return above === null ? 'null' : String(above.constructor?.name); };
   const text = (value, mode, above) => {
-    if (value === null || value === undefined) return mode === 'l' ? 'nil' : String(value);
+    if (value === null || value === undefined) return String(value);
     if (typeof value !== 'object') {
-      if (mode === 'l' && typeof value === 'boolean') return String(Number(value));
-      if (typeof value === 'string') return mode === 'l' ? value : stringify(value);
-      if (typeof value === 'bigint') return mode === 'l' ? String(value) : value + 'n';
+      if (typeof value === 'string') return stringify(value);
+      if (typeof value === 'bigint') return value + 'n';
       if (typeof value === 'function' || typeof value === 'symbol') return typeof value;
-      return Object.is(value, -0) && mode !== 'l' ? '-0' : String(value);
+      return Object.is(value, -0) ? '-0' : String(value);
     }
     if (above.length > 20 || above.includes(value)) return '...';
     const inner = (one) => text(one, mode, [...above, value]);
@@ -42,21 +41,24 @@ const { $observe, $raises, $rejects } = (() => {
     }
     return [...found, 'Object'];
   };
-  const raised = (site, wanted, thrown, error) => send({
+  const said = (mode, error) => {
+    try { return String(mode === 's' ? error : error?.message ?? error).slice(0, 2000); } catch { return ''; }
+  };
+  const raised = (site, mode, wanted, thrown, error) => send({
     kind: 'seen', site, values: wanted.map((cls) => ({ k: [cls.name] })),
-    raised: thrown ? { e: { t: names(error), m: String(error?.message ?? error).slice(0, 2000) } } : null,
+    raised: thrown ? { e: { t: names(error), m: said(mode, error) } } : null,
   });
   return {
     $observe: (site, mode, ...values) => send({ kind: 'seen', site, values: values.map((value) => told(value, mode)), raised: null }),
-    $raises: (site, call, ...wanted) => {
+    $raises: (site, mode, call, ...wanted) => {
       let thrown = false, error;
       try { call(); } catch (caught) { thrown = true; error = caught; }
-      raised(site, wanted, thrown, error);
+      raised(site, mode, wanted, thrown, error);
     },
-    $rejects: async (site, call, ...wanted) => {
+    $rejects: async (site, mode, call, ...wanted) => {
       let thrown = false, error;
       try { await (typeof call === 'function' ? call() : call); } catch (caught) { thrown = true; error = caught; }
-      raised(site, wanted, thrown, error);
+      raised(site, mode, wanted, thrown, error);
     },
   };
 })();

@@ -5,7 +5,61 @@ def make_observer(report):
     encode = make_encoder()  # noqa: F821
     base_exception, text_of, is_a, kind_of = BaseException, str, isinstance, type
     most_nodes, most_hits = 20_000, 5_000
+    most_items = 2_000
     count = [0]
+    exact = (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range)
+    fields_of, length_of, iterate, as_list = type.__getattribute__, len, iter, list
+    order = type.__dict__["__mro__"].__get__
+    asked_for = {
+        "len": len, "dict": dict, "str": str, "repr": repr, "int": int, "float": float, "abs": abs,
+        "list": lambda value: taken(value, most_nodes),
+    }  # fmt: skip
+
+    class Asked:
+        """A value with the built-in function that the assertion calls on it."""
+
+        def __init__(self, name, value):
+            self.name, self.value = name, value
+
+    def taken(value, most):
+        items = []
+        for item in iterate(value):
+            if length_of(items) >= most:
+                raise OverflowError
+            items.append(item)
+        return items
+
+    def held(value):
+        """What a container of the product holds, as a list or a dictionary. An iterator is none: it would be used up."""
+        kind = kind_of(value)
+        own = {name for base in order(kind) for name in fields_of(base, "__dict__")}
+        if any(fields_of(base, "__module__") == "unittest.mock" for base in order(kind)):
+            return None  # a mock notes whoever asks it
+        if "__len__" not in own or not own & {"__iter__", "__getitem__"} or length_of(value) > most_items:
+            return None
+        items = taken(value, most_items)
+        return {key: value[key] for key in items} if {"keys", "__getitem__"} <= own else items
+
+    def views(value, name):
+        """What a value of another than a plain type gives to those who ask: [name, encoded] pairs."""
+        for word, function in (("items", held), *([(name, asked_for[name])] if name else ())):
+            try:
+                found = function(value)
+                if found is not None:
+                    yield [word, encode(found, 0, [most_nodes])]
+            except base_exception:
+                continue
+
+    def told(value):
+        """A reported value, encoded, with what is asked of it where that is not for the host to say."""
+        name = None
+        if kind_of(value) is Asked:
+            name, value = value.name, value.value
+        data = encode(value, 0, [most_nodes])
+        if kind_of(value) in exact or kind_of(data) is not dict or not ("o" in data or name):
+            return data
+        pairs = as_list(views(value, name))
+        return {"w": {"v": data, "a": pairs}} if pairs else data
 
     def tell(site, values, raised):
         count[0] += 1
@@ -16,7 +70,7 @@ def make_observer(report):
         values, raised = [], None
         for part in parts:
             try:
-                values.append(encode(part(), 0, [most_nodes]))
+                values.append(told(part()))
             except base_exception as error:
                 raised = encode(error, 0, [most_nodes])
                 if kind_of(error).__name__ in ("Skipped", "SkipTest"):
@@ -76,7 +130,8 @@ def make_observer(report):
             tell(self.site, values, raised)
             return True
 
-    return {"_oc_see": see, "_oc_now": now, "_oc_raises": Raises, "_oc_note": note, "_oc_blank": blank}
+    asking = {"_oc_" + name: lambda value, name=name: Asked(name, value) for name in asked_for}
+    return {"_oc_see": see, "_oc_now": now, "_oc_raises": Raises, "_oc_note": note, "_oc_blank": blank, **asking}
 
 
 class Memory:

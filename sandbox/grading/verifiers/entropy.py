@@ -94,7 +94,7 @@ def _sides(site: Site) -> tuple[ast.expr, ...]:
     match ast.parse(site.condition, mode="eval").body:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             return left, right
-        case ast.Call(func=ast.Name(id="almost" | "same_items"), args=[left, right]):
+        case ast.Call(func=ast.Name(id="almost" | "same_items" | "same_sequence" | "loosely"), args=[left, right]):
             return left, right
     return ()
 

@@ -31,6 +31,8 @@ class Session:
         self.schema_hash = schema_hash_of(profile)
         self._tools = select(profile.tools)
         self._context = ToolContext(sandbox=sandbox, profile=profile)
+        self.asked: list[tuple[ToolCall, ...]] = []
+        """The calls of each turn that was run here, in order."""
 
     @property
     def sandbox(self) -> Sandbox:
@@ -58,6 +60,7 @@ class Session:
         Faults of the policy are results with an error. Raises HarnessFailure when the sandbox or a helper process
         failed; the episode then has no verdict.
         """
+        self.asked.append(tuple(calls))
         prepared = [self._prepare(call) for call in calls]
         tasks: list[asyncio.Task[ToolResult]] = []
         for index, item in enumerate(prepared):

@@ -43,6 +43,8 @@ class Assertion:
     """What stands for it in a grading."""
     want: str
     """What it demands, as written."""
+    condition: str = "v0 == v1"
+    """What must hold of what is reported and what is demanded."""
     raises: bool = False
     pattern: str = ""
     """`raises`: what the message must match."""
@@ -148,7 +150,7 @@ def site_of(number: int, path: str, block: Block, assertion: Assertion) -> Site:
             number=number, path=path, test=block.names, kind="raises", condition=assertion.pattern, leaves=kinds
         )
     leaves = (Leaf(observed=True, source=TEXT), Leaf(observed=False, source=assertion.want))
-    return Site(number=number, path=path, test=block.names, condition="v0 == v1", leaves=leaves)
+    return Site(number=number, path=path, test=block.names, condition=assertion.condition, leaves=leaves)
 
 
 def is_text(site: Site) -> bool:

@@ -27,8 +27,9 @@ MATCHER = re.compile(
 )
 MODES = {
     "strictEqual": "s", "toBe": "s", "deepStrictEqual": "d", "toStrictEqual": "d", "toEqual": "e", "deepEqual": "e",
-    "equal": "l", "toHaveLength": "n",
+    "equal": "s", "toHaveLength": "n",
 }  # fmt: skip
+LOOSE = ("equal", "deepEqual")
 NAME = re.compile(rb"\s*([A-Za-z_$][\w$]*)\s*")
 MEMBER = re.compile(rb"\s*[A-Za-z_$][\w$]*\.([A-Za-z_$][\w$]*)\s*")
 CLASS = re.compile(rb"\s*[A-Z][\w$.]*\s*")
@@ -93,7 +94,9 @@ class JavaScriptRewriter:
             return None
         if strict:
             method = {"equal": "strictEqual", "deepEqual": "deepStrictEqual"}.get(method, method)
-        return self._equal(source, code, call.start(), end, arguments[0], arguments[1], MODES[method])
+        return self._equal(
+            source, code, call.start(), end, arguments[0], arguments[1], MODES[method], loose=method in LOOSE
+        )
 
     def _expect(
         self,
@@ -134,6 +137,7 @@ class JavaScriptRewriter:
         want: tuple[int, int],
         mode: str,
         waits: bool = False,
+        loose: bool = False,
     ) -> Assertion | None:
         if literal_spans(code, [got]):
             got, want = want, got
@@ -148,8 +152,9 @@ class JavaScriptRewriter:
             shared, blanks = flow
         value, demanded = _text(source, got), _text(source, want)
         head = f"$observe({SITE}, '{mode}', {'await ' if waits else ''}({value})"
+        condition = "loosely(v0, v1)" if loose else "v0 == v1"
         return Assertion(
-            start, end, f"{head}, ({demanded}))", f"{head})", demanded.strip(), blanks=blanks, shared=shared
+            start, end, f"{head}, ({demanded}))", f"{head})", demanded.strip(), condition, blanks=blanks, shared=shared
         )
 
     def _raises(
@@ -177,9 +182,9 @@ class JavaScriptRewriter:
             if pattern and not is_tame(pattern):
                 return None
         function = "$rejects" if waits else "$raises"
-        value = _text(source, call)
+        head = f"{function}({SITE}, '{'s' if style == 'assert' else 'm'}', ({_text(source, call)})"
         return Assertion(
-            start, end, f"{function}({SITE}, ({value}), {kind})", f"{function}({SITE}, ({value}))", kind,
+            start, end, f"{head}, {kind})", f"{head})", kind,
             raises=True, pattern=pattern,
         )  # fmt: skip
 

@@ -10,8 +10,10 @@ from typing import Literal
 from sandbox.grading.observations.python_tests.purity import Names, called
 from sandbox.grading.observations.python_tests.trees import cloned
 from sandbox.grading.observations.reports.base import Leaf
-from sandbox.grading.observations.reports.operations import BINARY, BUILTIN_FUNCTIONS, METHODS, UNARY
+from sandbox.grading.observations.reports.operations import ASKS, BINARY, BUILTIN_FUNCTIONS, METHODS, UNARY
 
+ASK = "_oc_"
+"""Before the name of what is asked for, the name of the function that asks for it (`runners/observing.py`)."""
 DEEP, SHALLOW, RESIDUAL = 2, 1, 0
 """How much of an assertion is evaluated on the host: operators and functions of plain data, comparisons alone, nothing."""
 
@@ -24,6 +26,9 @@ class Lifted:
     nodes: list[ast.expr] = field(default_factory=list)
     originals: list[ast.expr] = field(default_factory=list)
     """The nodes of the test that `nodes` are copies of."""
+    asks: dict[int, str] = field(default_factory=dict)
+    """Number of a leaf → the built-in function that the condition calls on it. It is asked for its result where the value is of
+    another than a plain type, as a generator or an object with a `__str__` is."""
     names: Names = field(default_factory=Names)
     level: int = DEEP
     withholds: Literal["pure", "constant"] = "pure"
@@ -57,9 +62,13 @@ class Lifted:
             case ast.Call(args=[expected], keywords=keywords) if called(node) == "approx":
                 words = [ast.keyword(word.arg, self.lift(word.value)) for word in keywords if word.arg]
                 return ast.Call(ast.Name("approx"), [self.lift(expected)], words)
-            case ast.Call(func=ast.Name(id="almost" | "same_items" | "search" as name), args=args, keywords=words):
+            case ast.Call(
+                func=ast.Name(id="almost" | "same_items" | "same_sequence" | "search" as name),
+                args=args,
+                keywords=words,
+            ):
                 lifted = [ast.keyword(word.arg, self.lift(word.value)) for word in words]
-                return ast.Call(ast.Name(name), [self.lift(arg) for arg in args], lifted)
+                return self._called(name, args, lifted)
         if self.level == DEEP:
             deeper = self._deeper(node)
             if deeper is not None:
@@ -84,7 +93,7 @@ class Lifted:
                 name in BUILTIN_FUNCTIONS and self.names.binding_of(name) is None and not _starred(args)
             ):
                 if not any(isinstance(arg, ast.GeneratorExp | ast.Lambda) for arg in args):
-                    return ast.Call(ast.Name(name), [self.lift(arg) for arg in args], [])
+                    return self._called(name, args, [])
             case ast.Call(func=ast.Attribute(value=value, attr=name), args=args, keywords=[]) if (
                 name in METHODS and not _starred(args) and not isinstance(value, ast.Name | ast.Attribute)
             ):
@@ -94,6 +103,22 @@ class Lifted:
             ):
                 return self._method(value, name, args)
         return None
+
+    def _called(self, name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
+        lifted = [self.lift(arg) for arg in args]
+        if name in ASKS and (len(args) == 1 or name == "same_items"):
+            for arg in lifted:
+                number = int(arg.id[1:]) if isinstance(arg, ast.Name) else -1
+                if number >= 0 and self.leaves[number].observed:
+                    self.asks[number] = ASKS[name]
+        return ast.Call(ast.Name(name), lifted, keywords)
+
+    def asked(self) -> list[ast.expr]:
+        """`nodes` as they are delivered."""
+        return [
+            ast.Call(ast.Name(ASK + self.asks[number], ast.Load()), [node], []) if number in self.asks else node
+            for number, node in enumerate(self.nodes)
+        ]
 
     def _method(self, value: ast.expr, name: str, args: list[ast.expr]) -> ast.expr:
         return ast.Call(ast.Attribute(self.lift(value), name, ast.Load()), [self.lift(arg) for arg in args], [])
@@ -133,7 +158,7 @@ COMPARISONS: dict[str, type[ast.cmpop]] = {
     "assertEqual": ast.Eq, "assertEquals": ast.Eq, "assertNotEqual": ast.NotEq, "assertIs": ast.Is,
     "assertIsNot": ast.IsNot, "assertIn": ast.In, "assertNotIn": ast.NotIn, "assertGreater": ast.Gt,
     "assertGreaterEqual": ast.GtE, "assertLess": ast.Lt, "assertLessEqual": ast.LtE, "assertListEqual": ast.Eq,
-    "assertTupleEqual": ast.Eq, "assertDictEqual": ast.Eq, "assertSetEqual": ast.Eq, "assertSequenceEqual": ast.Eq,
+    "assertTupleEqual": ast.Eq, "assertDictEqual": ast.Eq, "assertSetEqual": ast.Eq,
     "assertMultiLineEqual": ast.Eq, "assert_equal": ast.Eq, "eq_": ast.Eq,
 }  # fmt: skip
 
@@ -164,6 +189,8 @@ def method_condition(node: ast.Call) -> ast.expr | None:
         return near if name == "assertAlmostEqual" else ast.UnaryOp(ast.Not(), near)
     if name == "assertCountEqual" and len(args) >= 2 and not words:
         return _call("same_items", args[0], args[1])
+    if name == "assertSequenceEqual" and len(args) >= 2 and not words:
+        return _call("same_sequence", args[0], args[1])
     if name in ("assertRegex", "assertNotRegex") and len(args) >= 2 and not words:
         found = _call("search", args[1], args[0])
         return found if name == "assertRegex" else ast.UnaryOp(ast.Not(), found)

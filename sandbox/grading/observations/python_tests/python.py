@@ -316,7 +316,7 @@ class _Writer(ast.NodeTransformer):
         kept_back = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if not leaf.observed]
         names = {name for node in kept_back for name in names_in(node) if self._names.binding_of(name) is not None}
         self.withheld[number] = (self._function, self._scope, names)
-        given = [node for leaf, node in zip(lifted.leaves, lifted.nodes, strict=True) if leaf.observed or self.record]
+        given = [node for leaf, node in zip(lifted.leaves, lifted.asked(), strict=True) if leaf.observed or self.record]
         return number, _report(number, given)
 
     def _raises(self, wanted: ast.expr, pattern: str, run: ast.expr) -> ast.stmt | None:

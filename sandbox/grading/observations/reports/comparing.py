@@ -92,8 +92,33 @@ def _same(a: Any, b: Any, twin: Any, *, within: bool) -> bool:
     if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
         if a.keys() == {"o"}:
             return _same_objects(a["o"], b["o"], _part(twin, "o"))
+        if a.keys() == {"w"}:
+            return _same_views(a["w"], b["w"], _part(twin, "w"))
         return all(_same(a[key], b[key], _part(twin, key), within=within) for key in a)
     return False
+
+
+def _same_views(a: Any, b: Any, twin: Any) -> bool:
+    """Of what an object holds, the order may be that of a set."""
+    a, b, twin = ({**part, "a": _by_name(part.get("a"))} if isinstance(part, dict) else None for part in (a, b, twin))
+    return (
+        isinstance(a, dict)
+        and isinstance(b, dict)
+        and a.keys() == b.keys()
+        and all(_same(a[key], b[key], _part(twin, key), within=key == "a") for key in a)
+    )
+
+
+def _by_name(pairs: Any) -> Any:
+    if not isinstance(pairs, list):
+        return pairs
+    return sorted(([pair[0], in_any_order(pair[1])] if pair[:1] == ["items"] else pair for pair in pairs), key=repr)
+
+
+def in_any_order(data: Any) -> Any:
+    if isinstance(data, dict) and len(data) == 1:
+        return {tag: sorted(items, key=repr) if isinstance(items, list) else items for tag, items in data.items()}
+    return data
 
 
 def _same_objects(a: Any, b: Any, twin: Any) -> bool:

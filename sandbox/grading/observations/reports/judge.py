@@ -16,6 +16,7 @@ from typing import Any
 from sandbox.grading.adapters.base import Hit
 from sandbox.grading.observations.reports.base import Expected, Site
 from sandbox.grading.observations.reports.operations import (
+    ASKS,
     BINARY,
     COMPARE,
     FUNCTIONS,
@@ -100,7 +101,7 @@ class _Evaluation:
             case ast.Compare():
                 return self._compare(node)
             case ast.Subscript(value=value, slice=key):
-                return self.of(value)[self.of(key)]
+                return self._held(value)[self.of(key)]
             case ast.Slice(lower=lower, upper=upper, step=step):
                 return slice(*(None if part is None else self.of(part) for part in (lower, upper, step)))
             case ast.Call():
@@ -110,7 +111,7 @@ class _Evaluation:
     def _compare(self, node: ast.Compare) -> bool:
         left = self.of(node.left)
         for op, comparator in zip(node.ops, node.comparators, strict=True):
-            right = self.of(comparator)
+            right = self._held(comparator) if isinstance(op, ast.In | ast.NotIn) else self.of(comparator)
             if isinstance(op, ast.Is | ast.IsNot):
                 if _identical(left, right) is isinstance(op, ast.IsNot):
                     return False
@@ -128,7 +129,12 @@ class _Evaluation:
             case ast.Name(id="isinstance") if len(node.args) == 2:
                 return self._is_instance(node.args[0], node.args[1])
             case ast.Name(id=name) if name in FUNCTIONS:
-                arguments = [self.of(argument) for argument in node.args]
+                view = ASKS.get(name, "")
+                if view not in ("", "list") and len(node.args) == 1 and view in (views := self._views(node.args[0])):
+                    return views[view]
+                arguments = [self._views(one).get(view, self._held(one)) for one in node.args]
+                if name == "bool" and isinstance(arguments[0], Opaque):
+                    return _truth(arguments[0])
                 if any(isinstance(argument, Opaque | Cut | Raised | Types) for argument in arguments):
                     raise Unjudgeable(f"{name} of an object of the product")
                 alone = name in ("set", "frozenset", "dict", "sum", "str", "repr")
@@ -136,7 +142,11 @@ class _Evaluation:
                     raise Unjudgeable(f"{name} with several arguments")
                 return FUNCTIONS[name](*arguments, **{word: self.of(value) for word, value in keywords.items()})
             case ast.Attribute(value=value, attr=name) if name in METHODS:
-                receiver = self.of(value)
+                receiver = (
+                    self._held(value)
+                    if name in ("keys", "values", "items", "get", "count", "index")
+                    else self.of(value)
+                )
                 if type(receiver) not in RECEIVERS:
                     raise Unjudgeable(f"{name} of something else than a text or a container")
                 arguments = [self.of(argument) for argument in node.args]
@@ -146,6 +156,14 @@ class _Evaluation:
                 made = getattr(receiver, name)(*arguments)
                 return list(made) if name in ("keys", "values", "items") else made
         raise Unjudgeable("the call is not judged")
+
+    def _views(self, node: ast.expr) -> Mapping[str, Any]:
+        return self.values[node.id].views if isinstance(node, ast.Name) and node.id in self.values else {}
+
+    def _held(self, node: ast.expr) -> Any:
+        """A value; of an object of the product that is a container, what it holds."""
+        found = self.of(node)
+        return self._views(node).get("items", found) if isinstance(found, Opaque) else found
 
     def _is_instance(self, subject: ast.expr, wanted: ast.expr) -> bool:
         if isinstance(subject, ast.Name) and subject.id in self.values:

@@ -14,12 +14,14 @@ import operator
 import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, cast
 
+from sandbox.grading.observations.reports.javascript import loosely
 from sandbox.grading.observations.reports.values import MAX_INTEGER_DIGITS, check_hashes
 
 MAX_MESSAGE = 2000
@@ -98,6 +100,11 @@ def same_items(a: Any, b: Any) -> bool:
     here, there = ([_hashable(item) for item in side] for side in (a, b))
     check_hashes((*here, *there))
     return Counter(here) == Counter(there)
+
+
+def same_sequence(a: Any, b: Any) -> bool:
+    """`assertSequenceEqual`: the same elements in the same order, of sequences of whatever types."""
+    return a == b or (all(isinstance(side, Sequence) for side in (a, b)) and list(a) == list(b))
 
 
 def _hashable(value: Any) -> Any:
@@ -203,14 +210,22 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dict": made_dict, "int": int, "float": float, "bool": bool, "str": str, "repr": repr, "abs": abs, "min": min, "max": max,
     "sum": total, "round": rounded,
     "all": all, "any": any, "approx": Approx, "almost": almost, "same_items": same_items, "search": search,
+    "same_sequence": same_sequence, "loosely": loosely,
 }  # fmt: skip
-BUILTIN_FUNCTIONS = frozenset(FUNCTIONS) - {"approx", "almost", "same_items", "search"}
+BUILTIN_FUNCTIONS = frozenset(FUNCTIONS) - {"approx", "almost", "same_items", "same_sequence", "search", "loosely"}
+ASKS = {
+    **dict.fromkeys(
+        ("list", "tuple", "sorted", "set", "frozenset", "sum", "min", "max", "any", "all", "same_items"), "list"
+    ),
+    **{name: name for name in ("len", "dict", "str", "repr", "int", "float", "abs")},
+}
+"""Function → the view (`values.VIEWS`) that it takes of a value of another than a plain type."""
 METHODS = frozenset(
     {"startswith", "endswith", "lower", "upper", "strip", "lstrip", "rstrip", "split", "splitlines", "rsplit", "count",
      "index", "find", "isdigit", "isalpha", "isupper", "islower", "keys", "values", "items", "get", "issubset",
      "issuperset", "isdisjoint", "title", "capitalize", "partition", "rpartition"}
 )  # fmt: skip
-RECEIVERS = (str, bytes, list, tuple, dict, set, frozenset)
+RECEIVERS = (str, bytes, list, tuple, dict, set, frozenset, deque, MappingProxyType)
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: numeric(operator.mul), ast.Div: numeric(operator.truediv),
     ast.FloorDiv: numeric(operator.floordiv), ast.Mod: numeric(operator.mod), ast.BitAnd: operator.and_,

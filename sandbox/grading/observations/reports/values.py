@@ -17,6 +17,7 @@ with the built-in types' own methods, never with those of the product (`__eq__`,
 | `e` | exception: {"t": type names, "m": message} |
 | `o` | anything else: {"t": type names, "n": identity, "b": truth or null} |
 | `z` | cut off: too deep or too large |
+| `w` | outermost alone: {"v": value, "a": [name, value] pairs}: what the value gave to built-in functions |
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ import datetime
 import decimal
 import fractions
 import numbers
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 MAX_DEPTH = 40
@@ -39,6 +42,8 @@ MAX_INTEGER_DIGITS = 100_000
 MAX_DIGITS = 10_000
 """Digits of a Decimal, and its largest exponent; of the parts of a Fraction, as bits four times as many. Both are small to
 write and large to compute with."""
+VIEWS = frozenset({"items", "len", "dict", "str", "repr", "int", "float", "abs", "list"})
+"""`items`: what a container holds, a list or a dictionary. Any other: what the built-in function of that name gave."""
 MAX_CLASHES = 100
 """Different members of one container that have the hash of another."""
 
@@ -80,6 +85,9 @@ class Value:
 
     content: Any
     types: Types | None = None
+    views: Mapping[str, Any] = field(default_factory=dict)
+    """Of VIEWS: what the value gives to who asks, in plain data. An object's own `__len__` and `__iter__` may say what they like,
+    as they may to the test: what they say is compared here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,11 @@ def _fraction(numerator: int, denominator: int) -> fractions.Fraction:
     return fractions.Fraction(numerator, denominator)
 
 
+def _distinct(keys: list[Any], pairs: list[Any] | None = None) -> dict[Any, Any]:
+    check_hashes(keys)
+    return dict.fromkeys(keys) if pairs is None else dict(pairs)
+
+
 STANDARD: dict[str, tuple[Callable[..., Any], type]] = {
     "datetime.date": (datetime.date, int),
     "datetime.datetime": (datetime.datetime, int),
@@ -141,6 +154,11 @@ STANDARD: dict[str, tuple[Callable[..., Any], type]] = {
     "decimal.Decimal": (_decimal, str),
     "fractions.Fraction": (_fraction, int),
     "pathlib.PurePosixPath": (PurePosixPath, str),
+    "collections.deque": (deque, list),
+    "dict_keys": (lambda items: _distinct(items).keys(), list),
+    "dict_values": (lambda items: dict(enumerate(items)).values(), list),
+    "dict_items": (lambda items: _distinct([key for key, _ in items], items).items(), list),
+    "mappingproxy": (MappingProxyType, dict),
     "range": (lambda *bounds: bounded_range(range(*bounds)), int),
     "NotImplemented": (lambda: NotImplemented, int),
     "Ellipsis": (lambda: Ellipsis, int),
@@ -152,21 +170,33 @@ def decode(data: object) -> Value:
     """The value of an encoded one. Raises Unreadable for everything that no encoder writes."""
     budget = [MAX_NODES]
     types: Types | None = None
+    asked: object = []
+    if isinstance(data, dict) and set(data) == {"w"}:
+        inner = _fields(data["w"], {"v", "a"})
+        data, asked = inner["v"], inner["a"]
     if isinstance(data, dict) and set(data) == {"s"}:
         inner = _fields(data["s"], {"t", "v"})
         types, data = _types(inner["t"]), inner["v"]
     try:
-        return Value(_decode(data, 0, budget), types)
+        return Value(_decode(data, 0, budget), types, _views(asked, budget))
     except Unreadable:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise Unreadable(f"not a value: {type(error).__name__}") from error
 
 
+def _views(asked: object, budget: list[int]) -> dict[str, Any]:
+    if not isinstance(asked, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in asked):
+        raise Unreadable("what was asked for are pairs")
+    if not all(isinstance(name, str) and name in VIEWS for name, _ in asked):
+        raise Unreadable("nobody asks for that")
+    return {name: _decode(found, 0, budget) for name, found in asked}
+
+
 def is_plain(data: object) -> bool:
     """Whether an encoded value holds nothing but built-in and standard library data."""
     if isinstance(data, dict):
-        return not (set(data) & {"o", "k", "e", "z"}) and all(is_plain(item) for item in data.values())
+        return not (set(data) & {"o", "k", "e", "z", "w"}) and all(is_plain(item) for item in data.values())
     if isinstance(data, list):
         return all(is_plain(item) for item in data)
     return True
@@ -175,7 +205,7 @@ def is_plain(data: object) -> bool:
 def is_exact(data: object) -> bool:
     """Whether an encoded value holds nothing but exact built-in types."""
     if isinstance(data, dict):
-        return not (set(data) & {"o", "k", "e", "z", "s", "x"}) and all(is_exact(item) for item in data.values())
+        return not (set(data) & {"o", "k", "e", "z", "s", "x", "w"}) and all(is_exact(item) for item in data.values())
     if isinstance(data, list):
         return all(is_exact(item) for item in data)
     return True
