@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sandbox.grading.canaries.base import Language
 from sandbox.grading.canaries.insertion import PreparedSuite, Renaming, blocks_of, insert_canaries
-from sandbox.grading.canaries.scanning import mask
 from sandbox.grading.observations.brace_tests.braces import Rewriter
 from sandbox.grading.observations.brace_tests.deciding import TestFile
 from sandbox.grading.observations.brace_tests.items import Itemised, Reached
 from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
+from sandbox.grading.observations.brace_tests.settling import settled
 from sandbox.grading.observations.js_first_run import is_alone
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.python_tests.isolation import again
@@ -24,23 +24,12 @@ from sandbox.tasks.spec import SuiteVerifier
 Names = tuple[str, ...]
 
 
-def deciding(rewriter: Rewriter, text: str) -> set[Names]:
-    """Tests of a rewritten file that still decide something by themselves."""
-    source = text.encode()
-    if isinstance(rewriter, JavaScriptRewriter):
-        return TestFile("", source, {}).deciding_tests()
-    code = mask(source, rewriter.syntax).code
-    return {
-        block.names for block in blocks_of(rewriter.language, source) if rewriter.decides(code[block.start : block.end])
-    }
-
-
 def deciding_tests(rewriter: Rewriter, texts: Mapping[str, str]) -> dict[str, set[Names]]:
-    """Path → its tests that decide something by themselves or, in Go and Rust, by what they lead to."""
+    """Path → its tests that show an expectation themselves or by what they lead to."""
     if isinstance(rewriter, Itemised):
         found = Reached(rewriter, {path: text.encode() for path, text in texts.items()}).deciding()
         return {path: found.get(path, set()) for path in texts}
-    return {path: deciding(rewriter, text) for path, text in texts.items()}
+    return {path: TestFile(path, text.encode(), texts).deciding_tests() for path, text in texts.items()}
 
 
 def only_tests(
@@ -100,11 +89,20 @@ def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
     return {
         **others,
         **{path: text.encode() for path, text in plan.first.items()},
-        **{
-            path: file.without(needed.get(path, ()), kept.get(path, ()), hooks=plan.hooks)
-            for path, file in files.items()
-        },
+        **_left(files, needed, kept, hooks=plan.hooks),
     }
+
+
+def _left(
+    files: Mapping[str, TestFile], needed: Mapping[str, Collection[Names]], kept: Mapping[str, Collection[Names]], *, hooks: bool
+) -> dict[str, bytes]:  # fmt: skip
+    """Files with the tests `kept`, and of hooks only those that show nothing beside the tests `needed`, as in the plan."""
+    left = settled(files, needed, hooks=True).texts if hooks else {}
+    made = {}
+    for path, file in files.items():
+        stay = TestFile(path, left[path].encode(), {**file.files, **left}).hooks if hooks else None
+        made[path] = file.without(needed.get(path, ()), kept.get(path, ()), hooks=hooks, among=stay)
+    return made
 
 
 def first_suite(
