@@ -88,7 +88,7 @@ async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, r
         return plan.model_copy(update={"unshown": await _unneeded(rewriter, verifier, plan, whole, plan.ids, run)})
     if not any(watched.values()):
         return plan
-    alone, watched = _apart(rewriter, texts, watched)
+    alone, watched = apart(rewriter, texts, watched)
     if not any(watched.values()):
         return plan
     first = dataclasses.replace(whole, modules={**plan.files, **alone})
@@ -107,7 +107,7 @@ async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, r
     return plan.model_copy(update={"notes": notes, "first_without": without})
 
 
-def _apart(
+def apart(
     rewriter: Rewriter, texts: Mapping[str, str], watched: Mapping[str, set[Names]]
 ) -> tuple[dict[str, str], dict[str, set[Names]]]:
     """Files with those of some tests alone that show nothing there: what only other tests gave to the product may be what these

@@ -32,6 +32,7 @@ class Flows:
         self.program, self.grammar = program, program.grammar
         self.product = Product(program)
         self._reached: dict[State, bool] = {}
+        self._open: dict[int, bool] = {}
 
     def reaches(self, node: Node, path: Path = ()) -> bool:
         """Whether a value goes into a call of the product."""
@@ -39,18 +40,22 @@ class Flows:
 
     def _arrives(self, first: State) -> bool:
         if first not in self._reached:
-            waiting, seen = [first], set[State]()
-            while waiting and len(seen) < MAX_STEPS:
-                state = waiting.pop()
+            waiting, came = [first], dict[State, State | None]({first: None})
+            while waiting and len(came) < MAX_STEPS:
+                state: State | None = waiting.pop()
+                assert state is not None
                 if state[0] is None or self._reached.get(state):
-                    self._reached[first] = True
+                    while state is not None:  # and all on the way
+                        self._reached[state] = True
+                        state = came[state]
                     break
-                if state not in seen and state not in self._reached:
-                    seen.add(state)
-                    waiting += self._onward(*state)
+                if state not in self._reached:
+                    for other in self._onward(*state):
+                        if other not in came:
+                            came[other] = state
+                            waiting.append(other)
             else:
-                self._reached.update(dict.fromkeys(seen, False))
-                self._reached.setdefault(first, False)
+                self._reached.update(dict.fromkeys([first] if waiting else came, False))
         return self._reached[first]
 
     def _onward(self, place: Name | Node | None, path: Path) -> Iterator[State]:
@@ -69,8 +74,7 @@ class Flows:
             case "call":
                 yield from self._into_call(node, above, path)
             case "list":
-                fixed = not any(part.kind == "spread" for part in above.parts)
-                yield from self.climb(above, (("item", node.place if fixed else ANY), *path))
+                yield from self.climb(above, (("item", ANY if self._is_open(above) else node.place), *path))
             case "spread":
                 outer = above.above
                 if outer is not None and outer.kind == "list":
@@ -114,6 +118,12 @@ class Flows:
                 yield above, path
             case "statement" if path == (MADE,):
                 yield PRODUCT
+
+    def _is_open(self, list_: Node) -> bool:
+        """Whether another list is inserted, so that places of items are not known."""
+        if id(list_) not in self._open:
+            self._open[id(list_)] = any(part.kind == "spread" for part in list_.parts)
+        return self._open[id(list_)]
 
     def _into_entry(self, node: Node, entry: Node, path: Path) -> Iterator[State]:
         table = entry.above

@@ -161,7 +161,7 @@ class Product:
     def _is_given_own(self, function: Node, depth: int, seen: set[int]) -> bool:
         """Whether every call of a function of the tests gives it values of their own."""
         if function.name:
-            found = next(self.program.names_of(function), None)
+            found = next(iter(self.program.names_of(function)), None)
             loads = found.loads if found is not None else []
             calls = [load.above for load in loads]
             if not calls or any(

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from sandbox.grading.observations.literals.nodes import File, Import, Node
@@ -281,16 +282,19 @@ class Program:
             return bare(found.sources[0])
         return found.code
 
-    def names_of(self, function: Node) -> Iterator[Name]:
-        """Names that a function goes by."""
+    def names_of(self, function: Node) -> list[Name]:
+        """Names that a function or type goes by."""
+        return self._names.get(id(function), [])
+
+    @cached_property
+    def _names(self) -> dict[int, list[Name]]:
+        found: dict[int, list[Name]] = defaultdict(list)
         for table in self._scopes.values():
             for one in table.values():
-                if (
-                    one.code is function
-                    or function in one.types
-                    or any(bare(source) is function for source in one.sources)
-                ):
-                    yield one
+                values = [bare(source) for source in one.sources]
+                for code in {id(c): c for c in (one.code, *one.types, *values) if c is not None}:
+                    found[code].append(one)
+        return found
 
 
 def names_in(target: Node) -> Iterator[Node]:

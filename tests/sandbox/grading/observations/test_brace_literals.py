@@ -3,7 +3,11 @@
 # ruff: noqa: E501 (a form stays in one line)
 from __future__ import annotations
 
+import time
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sandbox.grading.canaries.insertion import blocks_of
 from sandbox.grading.observations.brace_tests.deciding import TestFile
@@ -12,6 +16,7 @@ from sandbox.grading.observations.brace_tests.rust import RustRewriter
 from sandbox.grading.observations.brace_tests.settling import settled
 from sandbox.grading.observations.hiding import deciding_tests
 from sandbox.grading.observations.literals import shown
+from sandbox.grading.observations.rewriting import apart
 
 GO, RUST = GoRewriter(), RustRewriter()
 JS_HEAD = (
@@ -175,3 +180,82 @@ SHOWN = {
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_test_that_shows_what_it_expects_leaves(name: str) -> None:
     assert leaves(*SHOWN[name])
+
+
+HELPER = "exports.NAME = 'pear';\nexports.WANT = 'apple';\nexports.name = () => 'plum';\n"
+
+
+def test_files_of_helpers_are_one_program_with_the_tests() -> None:
+    top = "const helpers = require('./helpers.js');\nconst { name } = require('./helpers.js');"
+    path, text = js("$observe(0, 's', (greet(helpers.NAME + name())));", top)
+    found = shown({path: text, "helpers.js": HELPER})
+    assert found[path].places == ()
+    assert [HELPER.encode()[place : place + 7] for place in found["helpers.js"].places] == [b"'apple'"]
+
+
+def test_what_only_a_test_that_leaves_gives_to_the_product_leaves_with_what_uses_it() -> None:
+    path, text = js("$observe(0, 's', ([greet('ann'), WANT].sort().length));", "const WANT = 'an apple';")
+    text += "test('other', () => {\n  assert.ok(greet(WANT));\n});\ntest('plain', () => {\n  $observe(1, 's', (greet('ann')));\n});\n"
+    file = TestFile(path, text.encode(), {path: text})
+    assert file.comparable() == {("it",), ("plain",)}
+    left = settled({path: file}, {path: file.comparable()}, hooks=True)
+    assert left.names[path] == {("plain",)} and "apple" not in left.texts[path]
+
+
+def test_a_helper_that_cannot_lose_what_it_expects_keeps_its_tests_out() -> None:
+    path, text = js("$observe(0, 's', (greet(name())));", "import { name } from './known.js';")
+    known = "export const name = () => 'bob';\nstart(['an apple']);\n"
+    file = TestFile(path, text.encode(), {path: text, "known.js": known})
+    assert settled({path: file}, {path: {("it",)}}, hooks=True).names[path] == set()
+
+
+def test_go_and_rust_tests_leave_in_turn() -> None:
+    for rewriter, (path, text), other in (
+        (GO, go(see('strings.Compare(want, Greet("ann"))'), 'var want = "an apple"\n'),
+         'func TestOther(t *testing.T) {\n\tif Greet(want) == "x" {\n\t\tt.Fatal()\n\t}\n}\n'),
+        (RUST, rust(oc('greet("ann").find(WANT)'), 'const WANT: &str = "an apple";\n'),
+         '#[test]\nfn other() {\n    assert!(greet(WANT) == "x");\n}\n'),
+    ):  # fmt: skip
+        texts = {path: text + other}
+        it = next(block.names for block in blocks_of(rewriter.language, text.encode()))
+        assert it not in deciding_tests(rewriter, texts)[path], "another test gives it to the product"
+        alone, left = apart(rewriter, texts, {path: {it}})
+        assert left == {path: set()} and "apple" not in alone[path]
+
+
+TITLED = js("$observe(0, 's', (greet('ann')));")[1] + "test('says an apple', () => {});\n"
+
+
+def test_titles_are_no_values() -> None:
+    assert shown({"a.test.js": TITLED})["a.test.js"].places == ()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(sorted(INPUTS)),
+    st.lists(st.tuples(st.integers(0, 900), st.integers(0, 30), st.text(max_size=6)), max_size=4),
+)
+def test_no_source_is_too_strange(name: str, damage: list[tuple[int, int, str]]) -> None:
+    path, text = INPUTS[name]
+    for at, length, new in damage:
+        text = text[:at] + new + text[at + length :]
+    text = text.encode("utf-8", "replace").decode()
+    found = shown({path: text})[path]
+    assert all(0 <= place < len(text.encode()) for place in found.places)
+
+
+@pytest.mark.parametrize(
+    ("path", "piece"),
+    [
+        ("a.test.js", "17, "), ("a.test.js", "f('an apple');\n"), ("a.test.js", "a = a + 'apple';\n"), ("a.test.js", "[["),
+        ("a.test.js", "function g(x) { h(x, 'apple') }\nfunction h(x, y) { g(x); g(y) }\n"), ("a_test.go", "var a = b(\"x1\")\n"),
+        ("a_test.go", "func f(x string) { g(x, \"apple\") }\n"), ("tests/a.rs", "fn f() { g!(h!(\"apple\")) }\n"),
+        ("tests/a.rs", "const A: u8 = A + 17;\n"),
+    ],
+)  # fmt: skip
+def test_hostile_sources_take_no_time(path: str, piece: str) -> None:
+    heads = {"a.test.js": "const { f } = require('./f.js');\n", "a_test.go": "package a\n", "tests/a.rs": "use a::b;\n"}
+    source = heads[path] + ("const t = [" if piece == "17, " else "") + piece * (150_000 // len(piece)) + "];" * (piece == "17, ")
+    began = time.process_time()
+    shown({path: source})
+    assert time.process_time() - began < 20.0
