@@ -5,7 +5,7 @@ As `python_tests/flows.py`: a place in a container is followed with its path, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sandbox.grading.observations.literals.nodes import Node
 from sandbox.grading.observations.literals.product import Product
@@ -21,6 +21,7 @@ it may as well be what a test expects."""
 State = tuple[Name | Node | None, Path]
 """A name, or what a function returns, with a place in it; None is a call of the product."""
 PRODUCT: State = (None, ())
+TITLE: State = (Name("the name of a test"), ())
 MAX_DEPTH = 6
 MAX_STEPS = 4000
 
@@ -31,32 +32,54 @@ class Flows:
     def __init__(self, program: Program) -> None:
         self.program, self.grammar = program, program.grammar
         self.product = Product(program)
-        self._reached: dict[State, bool] = {}
+        self._reached: dict[State, dict[State, bool]] = {PRODUCT: {}, TITLE: {}}
         self._open: dict[int, bool] = {}
 
     def reaches(self, node: Node, path: Path = ()) -> bool:
         """Whether a value goes into a call of the product."""
-        return any(self._arrives(state) for state in self.climb(node, path))
+        return any(self._arrives(state, PRODUCT) for state in self.climb(node, path))
 
-    def _arrives(self, first: State) -> bool:
-        if first not in self._reached:
+    def only_names(self, node: Node, said: Callable[[Node], bool]) -> bool:
+        """Whether a value goes into the names of tests, and nowhere else but where it is `said` why one fails."""
+        waiting = list(self.climb(node, ()))
+        if not any(self._arrives(state, TITLE) for state in waiting):
+            return False
+        seen = set(waiting)
+        while waiting and len(seen) < MAX_STEPS:
+            place, path = waiting.pop()
+            if (place, path) == TITLE:
+                continue
+            loads = place.loads if isinstance(place, Name) else [None]
+            for load in loads:
+                onward = list(self._onward(place, path) if load is None else self.climb(load, path))
+                above = load.above if load is not None else None
+                other = path and above is not None and above.kind in ("member", "index", "bind", "each")
+                if not onward and not other and (load is None or not said(load)):
+                    return False
+                waiting += [state for state in onward if state not in seen]
+                seen.update(onward)
+        return not waiting
+
+    def _arrives(self, first: State, goal: State) -> bool:
+        reached = self._reached[goal]
+        if first not in reached:
             waiting, came = [first], dict[State, State | None]({first: None})
             while waiting and len(came) < MAX_STEPS:
                 state: State | None = waiting.pop()
                 assert state is not None
-                if state[0] is None or self._reached.get(state):
+                if state == goal or reached.get(state):
                     while state is not None:  # and all on the way
-                        self._reached[state] = True
+                        reached[state] = True
                         state = came[state]
                     break
-                if state not in self._reached:
+                if state not in reached:
                     for other in self._onward(*state):
                         if other not in came:
                             came[other] = state
                             waiting.append(other)
             else:
-                self._reached.update(dict.fromkeys([first] if waiting else came, False))
-        return self._reached[first]
+                reached.update(dict.fromkeys([first] if waiting else came, False))
+        return reached[first]
 
     def _onward(self, place: Name | Node | None, path: Path) -> Iterator[State]:
         if isinstance(place, Node):
@@ -118,6 +141,9 @@ class Flows:
                 yield above, path
             case "statement" if path == (MADE,):
                 yield PRODUCT
+            case "class":  # what the fields of a type are called elsewhere
+                for name in self.program.names_of(above):
+                    yield name, ()
 
     def _is_open(self, list_: Node) -> bool:
         """Whether another list is inserted, so that places of items are not known."""
@@ -285,7 +311,7 @@ class Flows:
                 yield PRODUCT
             return
         if index == 0 and self.grammar.is_title(call):
-            yield PRODUCT  # the test's own name, which its report gives as well
+            yield TITLE
             return
         own = self.program.callee(call)
         if self.product.takes(call):
@@ -395,4 +421,4 @@ class Flows:
 
 def decides(node: Node) -> bool:
     """Whether code that the product may be given looks at what it gets."""
-    return any(part.kind in ("compare", "test", "index", "mention") for part in node.walk())
+    return any(part.kind in ("compare", "test", "index", "mention") or part.name == "either" for part in node.walk())

@@ -123,7 +123,7 @@ class Values:
         return NUMBER.fullmatch(node.name) is not None or node.name in NOTHING
 
     def _is_explained(self, node: Node) -> bool:
-        return self._is_set_up(node) or self.flows.reaches(node)
+        return self._is_set_up(node) or self.flows.reaches(node) or self.flows.only_names(node, self._is_set_up)
 
     def _is_explained_key(self, key: Node) -> bool:
         entry = key.above

@@ -89,6 +89,8 @@ INPUTS = {
     "go: a table": go('for _, c := range []struct {\n\t\tname string\n\t\twant int\n\t}{{"apple", 0}, {name: "pear"}} {\n\t\t' + see("Greet(c.name)") + "\n\t}"),
     "go: parts": go('for _, c := range cases {\n\t\tt.Run(c.title, func(t *testing.T) {\n\t\t\t' + see("Greet(c.name)") + "\n\t\t})\n\t}",
                     'type row struct{ title, name string }\n\nvar cases = []row{{"an apple", "apple"}}\n'),
+    "go: a tag": go("var got options\n\t" + see('Parse("x=12", &got)'), "type options struct {\n\tN int `flag:\"apple\"`\n}\n"),
+    "go: a complaint": go('for _, c := range []struct{ title, name string }{{"an apple", "pear"}} {\n\t\tt.Run(c.title, func(t *testing.T) {\n\t\t\tif ocDiffers0(t, 0, Greet(c.name)) {\n\t\t\t\tt.Errorf("%s fails", c.title)\n\t\t\t}\n\t\t})\n\t}'),
     "go: a map": go('for name, count := range map[string]int{"apple": 12} {\n\t\t' + see("Greet(name, count)") + "\n\t}"),
     "go: an object": go('b := NewBasket("apple")\n\tb.Add("pear", 12)\n\tb.Size = 25\n\t' + see("b.Total()")),
     "go: a struct": go('p := &Point{X: 12, Y: 25}\n\t' + see("p.Length()") + '\n\t' + see("Sum([]Point{{3, 4}})")),
@@ -157,6 +159,11 @@ SHOWN = {
     "go: a named error": go(see('fmt.Sprint(errors.Is(Fail("ann"), ErrMissing))')),
     "go: a table's other column": go("n := 0\n\tfor _, c := range cases {\n\t\tn += strings.Index(Greet(c.name), c.want)\n\t}\n\t" + see("n"), 'var cases = []struct{ name, want string }{{"ann", "an apple"}}\n'),
     "go: a channel": go('words := make(chan string, 1)\n\twords <- "an apple"\n\tn := len(strings.Split(Greet("ann"), <-words))\n\t' + see("n")),
+    "js: an answer to the product": js("$observe(0, 's', (say((text) => text.at(-1) && 'an apple', 'ann')));"),
+    "js: a title": js("for (const want of ['an apple']) t.test(want, () => { $observe(0, 's', ([want, greet('ann')].sort()[0].length)); });"),
+    "go: a title": go('for _, want := range []string{"an apple"} {\n\t\tt.Run(want, func(t *testing.T) {\n\t\t\t' + see('strings.Compare(want, Greet("ann"))') + "\n\t\t})\n\t}"),
+    "go: a tag": go('var got reply\n\tif err := json.Unmarshal(Greet("ann"), &got); err != nil {\n\t\tt.Fatal(err)\n\t}\n\t' + see("got.N"), "type reply struct {\n\tN int `json:\"apple\"`\n}\n"),
+    "go: a tag of a variable": go('var got struct {\n\t\tN int `json:"apple"`\n\t}\n\tif err := json.Unmarshal(Greet("ann"), &got); err != nil {\n\t\tt.Fatal(err)\n\t}\n\t' + see("got.N")),
     "rust: a lookup": rust('let kinds = HashMap::from([("an apple", 7)]);\n    ' + oc('kinds.get(greet("ann").as_str())')),
     "rust: a pattern": rust(oc('match greet("ann").as_str() {\n        "an apple" => 1,\n        _ => 0,\n    }')),
     "rust: a constant as a pattern": rust(oc('match greet("ann").as_str() {\n        WANT => 1,\n        _ => 0,\n    }'), 'const WANT: &str = "an apple";\n'),
@@ -223,6 +230,14 @@ def test_go_and_rust_tests_leave_in_turn() -> None:
         assert left == {path: set()} and "apple" not in alone[path]
 
 
+TYPED = JS_HEAD + "type Want = 'an apple';\nconst one: 'an apple' = greet('pear') as 'an apple';\n"
+
+
+def test_types_of_typescript_are_read() -> None:
+    found = shown({"a.test.ts": TYPED})["a.test.ts"]
+    assert [TYPED.encode()[place : place + 10] for place in found.places] == [b"'an apple'"] * 3
+
+
 TITLED = js("$observe(0, 's', (greet('ann')));")[1] + "test('says an apple', () => {});\n"
 
 
@@ -255,7 +270,12 @@ def test_no_source_is_too_strange(name: str, damage: list[tuple[int, int, str]])
 )  # fmt: skip
 def test_hostile_sources_take_no_time(path: str, piece: str) -> None:
     heads = {"a.test.js": "const { f } = require('./f.js');\n", "a_test.go": "package a\n", "tests/a.rs": "use a::b;\n"}
-    source = heads[path] + ("const t = [" if piece == "17, " else "") + piece * (150_000 // len(piece)) + "];" * (piece == "17, ")
+    source = (
+        heads[path]
+        + ("const t = [" if piece == "17, " else "")
+        + piece * (150_000 // len(piece))
+        + "];" * (piece == "17, ")
+    )
     began = time.process_time()
     shown({path: source})
     assert time.process_time() - began < 20.0

@@ -66,6 +66,8 @@ class _Reader(Reader):
         value, kind = read.child_by_field_name("value"), read.child_by_field_name("type")
         if value is not None:
             return self.node("bind", read, [target, self._values(value)], "let")
+        if kind is not None and kind.type == "struct_type":
+            return self.node("other", read, [self._struct_type(kind), self.node("bind", read, [target], "let")])
         if kind is not None and kind.type in (
             "type_identifier",
             "qualified_type",
@@ -137,7 +139,9 @@ class _Reader(Reader):
         return self.node("class", read, [*own, method], kind[1] if kind else "")
 
     def _type_spec(self, read: Read) -> Node:
-        return self.node("class", read, [], text_of(read.child_by_field_name("name")))
+        kind = read.child_by_field_name("type")
+        tags = [] if kind is None or kind.type != "struct_type" else self._tags(kind)
+        return self.node("class", read, tags, text_of(read.child_by_field_name("name")))
 
     _type_alias = _type_spec
 
@@ -199,7 +203,7 @@ class _Reader(Reader):
         sides = [self.at(read, "left"), self.at(read, "right")]
         if operator in COMPARES:
             return self.node("compare", read, sides)
-        return self.node("same" if operator in ("||", "&&") else "join", read, sides)
+        return self.node("same", read, sides, "either") if operator in ("||", "&&") else self.node("join", read, sides)
 
     def _composite_literal(self, read: Read) -> Node:
         kind, body = read.child_by_field_name("type"), read.child_by_field_name("body")
@@ -339,9 +343,15 @@ class _Reader(Reader):
     def _type(self, read: Read) -> Node:
         return self.node("other", read)
 
-    _slice_type = _array_type = _map_type = _struct_type = _function_type = _interface_type = _channel_type = (
-        _type_arguments
-    ) = _type
+    def _struct_type(self, read: Read) -> Node:
+        return self.node("other", read, self._tags(read))
+
+    def _tags(self, struct: Read) -> list[Node]:
+        """What fields are called elsewhere: ``json:"name"``."""
+        fields = [one for held in struct.named_children for one in held.named_children]
+        return [self.read(tag) for one in fields if (tag := one.child_by_field_name("tag")) is not None]
+
+    _slice_type = _array_type = _map_type = _function_type = _interface_type = _channel_type = _type_arguments = _type
     _pointer_type = _generic_type = _type
 
 

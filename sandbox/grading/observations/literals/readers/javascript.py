@@ -75,7 +75,8 @@ class _Reader(Reader):
         if value is not None and name is not None and (module := _required(value)) is not None:
             return self._required(read, name, module)
         parts = [self.at(read, "name"), *([self.read(value)] if value is not None else [])]
-        return self.node("bind", read, parts, kind)
+        made, type_ = self.node("bind", read, parts, kind), read.child_by_field_name("type")
+        return made if type_ is None else self.node("other", read, [self.read(type_), made])
 
     def _required(self, read: Read_, name: Read_, module: str) -> Node:
         product, helper = self._of_module(module)
@@ -207,7 +208,10 @@ class _Reader(Reader):
     _await_expression = _non_null_expression = _yield_expression = _parenthesized_expression
 
     def _as_expression(self, read: Read_) -> Node:
-        return self.node("same", read, [self.read(read.named_children[0])])
+        value, *types = read.named_children
+        return self.node(
+            "same", read, [self.node("other", read, [self._type_annotation(one) for one in types]), self.read(value)]
+        )
 
     _satisfies_expression = _as_expression
 
@@ -223,7 +227,9 @@ class _Reader(Reader):
                 side.type == "unary_expression" and text_of(side).startswith("typeof") for side in read.named_children
             )
             return self.node("test" if typed else "compare", read, sides)
-        return self.node("same" if operator in ("||", "&&", "??") else "join", read, sides)
+        if operator in ("||", "&&", "??"):
+            return self.node("same", read, sides, "either")
+        return self.node("join", read, sides)
 
     def _unary_expression(self, read: Read_) -> Node:
         return self.joined(read)
@@ -349,10 +355,18 @@ class _Reader(Reader):
     # --- what holds no value --------------------------------------------------------------------------------------------
 
     def _type_annotation(self, read: Read_) -> Node:
-        return self.node("other", read)
+        """A type is gone when the tests run, but not from their file."""
+        return self.node("other", read, [self._string(one) for one in _strings(read)])
 
     _interface_declaration = _type_alias_declaration = _type_arguments = _type_parameters = _type_annotation
     _ambient_declaration = _type_annotation
+
+
+def _strings(read: Read_) -> list[Read_]:
+    found = [read] if read.type == "string" else []
+    for child in read.named_children:
+        found += _strings(child)
+    return found
 
 
 def _bases(heritage: Read_) -> list[Read_]:
