@@ -307,7 +307,7 @@ class Flows:
         name, index = call_name(call), node.place - 1
         own_arguments = self.grammar.report(call)
         if own_arguments is not None:
-            if index >= own_arguments and path == (MADE,):
+            if index >= own_arguments and path[-1:] == (MADE,):
                 yield PRODUCT
             return
         if index == 0 and self.grammar.is_title(call):
@@ -325,6 +325,8 @@ class Flows:
             yield from self._into_constructor(own, call, index, path)
         elif self.product.takes_code(call):
             yield PRODUCT
+        elif name in self.grammar.settings and self.product.is_own(call.parts[0]):
+            yield PRODUCT  # how long the tests wait, and the like
         elif name in self.grammar.writes:
             yield from self._into_holder(call.parts[1], ())
         elif (table := self._entries(call)) is not None and path:

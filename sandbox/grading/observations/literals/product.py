@@ -11,6 +11,9 @@ COMPARING = (
     "is_equal", "deepequal", "eq", "cmp", "diff",
 )  # fmt: skip
 
+FLUENT = frozenset({"add", "set", "use", "on", "once", "register", "append", "push", "insert"})
+"""Methods of an object of the product that give the object itself."""
+
 
 class Product:
     """Of one program."""
@@ -25,11 +28,23 @@ class Product:
         if name.lower().startswith(COMPARING) and any(map(self.is_computed, self._operands(call))):
             return False
         if callee.kind != "member":
-            return self.is_product(callee)
+            return self._is_callable(callee)
         holder = callee.parts[0]
         if self.is_product(holder):
             return True
         return name not in self.grammar.plain and self.is_computed(holder)
+
+    def _is_callable(self, callee: Node) -> bool:
+        """Whether a function or class of the product is called, or a function that it has made."""
+        if callee.kind == "call":
+            return self.takes(callee)
+        found = self.program.resolve(callee)
+        if found is None or found.origin is not None:
+            return self.is_product(callee) or (found is not None and found.origin is not None and found.origin.product)
+        made = [bare(source) for source in found.sources]
+        if found.code is None and made and all(one.kind == "call" and self.takes(one) for one in made):
+            return True
+        return self.is_product(callee)
 
     def takes_code(self, call: Node) -> bool:
         """Whether a call that is not known is given code of the product to call, or starts a program of it."""
@@ -83,7 +98,10 @@ class Product:
                 values = [part for part in node.parts if part.kind != "test"]
                 return bool(values) and all(self.is_product(part, depth + 1) for part in values)
             case "call":
-                return self.grammar.is_constructor(node) and self.is_product(node.parts[0], depth + 1)
+                callee = bare(node.parts[0])
+                if callee.kind == "member" and callee.name in FLUENT and self.is_product(callee.parts[0], depth + 1):
+                    return True
+                return self.grammar.is_constructor(node) and self._is_callable(callee)
             case "record":
                 return self.is_product(node.parts[0], depth + 1)
         return False

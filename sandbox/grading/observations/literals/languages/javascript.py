@@ -22,7 +22,22 @@ class JavaScript:
          "entries", "flat", "from", "Set", "Map", "Array", "of", "all", "resolve", "freeze", "structuredClone",
          "assign", "fromEntries", "iterator", "each"}
     )  # fmt: skip
-    steps = frozenset({"forEach", "map", "flatMap", "filter", "some", "every", "find", "findIndex", "each"})
+    steps = frozenset(
+        {
+            "sort",
+            "toSorted",
+            "reduce",
+            "forEach",
+            "map",
+            "flatMap",
+            "filter",
+            "some",
+            "every",
+            "find",
+            "findIndex",
+            "each",
+        }
+    )
     writes = frozenset(
         {"writeFileSync", "writeFile", "appendFileSync", "appendFile", "mkdirSync", "mkdir", "outputFileSync",
          "symlinkSync", "cpSync", "copyFileSync"}
@@ -67,4 +82,6 @@ class JavaScript:
         return callee.kind == "name" and callee.name in RUNNERS | HOOKS
 
     def runs_product(self, call: Node) -> bool:
+        if call_name(call) == "fetch":
+            return True
         return any(part.kind == "member" and part.name == "execPath" for one in call.parts[1:] for part in one.walk())

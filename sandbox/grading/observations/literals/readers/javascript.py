@@ -232,6 +232,8 @@ class _Reader(Reader):
         return self.node("join", read, sides)
 
     def _unary_expression(self, read: Read_) -> Node:
+        if text_of(read.child_by_field_name("operator")) == "delete":
+            return self.node("bind", read, self.below(read), "set")
         return self.joined(read)
 
     def _ternary_expression(self, read: Read_) -> Node:
