@@ -56,18 +56,22 @@ def kept_files(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[
     if isinstance(rewriter, JavaScriptRewriter):
         return _javascript_files(plan, prepared)
     language = rewriter.language
-    ids = [
-        *(prepared.ids[name] for name in plan.notes if name in prepared.ids),
-        *(head for _, head in prepared.siblings),
-    ]
-    kept: dict[str, set[Names]] = {}
-    for place in map(language.parse, ids):
-        kept.setdefault(place.where, set()).add(place.names)
+    needed = _places(language, (prepared.ids[name] for name in plan.notes if name in prepared.ids))
+    canaries = _places(language, (head for _, head in prepared.siblings))
     wheres = {language.parse(test_id).where for test_id in prepared.ids.values()}
     files = {path: text for path, text in prepared.files.items() if path not in (*plan.unshown, *plan.first_without)}
     texts = {p: text for p, text in files.items() if isinstance(rewriter, Itemised) or language.where(p) in wheres}
-    names = {path: kept.get(language.where(path), set()) for path in texts}
-    return {**files, **only_tests(rewriter, texts, names)}
+    compared, others = ({path: each.get(language.where(path), set()) for path in texts} for each in (needed, canaries))
+    if isinstance(rewriter, Itemised):  # canaries may need what holds a right expectation
+        others = Reached(rewriter, texts).beside(compared, others)
+    return {**files, **only_tests(rewriter, texts, {path: compared[path] | others[path] for path in texts})}
+
+
+def _places(language: Language, ids: Iterable[str]) -> dict[str, set[Names]]:
+    found: dict[str, set[Names]] = {}
+    for place in map(language.parse, ids):
+        found.setdefault(place.where, set()).add(place.names)
+    return found
 
 
 def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:

@@ -201,11 +201,7 @@ class Reached:
 
     def only(self, kept: Mapping[str, Collection[Names]]) -> dict[str, bytes]:
         """The files without other tests than `kept` (path → names), and without what only those lead to."""
-        reached = self._closure(
-            key
-            for key, item in self._keys()
-            if item.stays or any(names in kept.get(key[0], ()) for names in self._tests.get(key, ()))
-        )
+        reached = self._closure([*(key for key, item in self._keys() if item.stays), *self._of_tests(kept)])
         scopes = set(map(self._rewriter.scope, self._files))
         gone = {scope: self._gone(scope, reached) for scope in scopes}
         made = {}
@@ -214,6 +210,25 @@ class Reached:
             dead = gone[self._rewriter.scope(path)]
             made[path] = self._rewriter.mended(text, _without(text, left), dead) if dead or left else text
         return made
+
+    def beside(
+        self, needed: Mapping[str, Collection[Names]], others: Mapping[str, Collection[Names]]
+    ) -> dict[str, set[Names]]:
+        """Those of `others` (path → tests) that lead to nothing but themselves which the tests `needed` do not lead to."""
+        stays = [key for key, item in self._keys() if item.stays]
+        held = self._closure([*stays, *self._of_tests(needed)])
+        found: dict[str, set[Names]] = {path: set() for path in others}
+        for path, tests in others.items():
+            for names in tests:
+                own = set(self._of_tests({path: {names}}))
+                if self._closure(own) <= held | own:
+                    found[path].add(names)
+        return found
+
+    def _of_tests(self, tests: Mapping[str, Collection[Names]]) -> Iterator[Key]:
+        for key, found in self._tests.items():
+            if any(names in tests.get(key[0], ()) for names in found):
+                yield key
 
     def _gone(self, scope: str | None, reached: Collection[Key]) -> set[bytes]:
         """Names of a scope that nothing declares which is reached."""

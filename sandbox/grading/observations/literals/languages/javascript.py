@@ -24,9 +24,6 @@ class JavaScript:
     )  # fmt: skip
     steps = frozenset(
         {
-            "sort",
-            "toSorted",
-            "reduce",
             "forEach",
             "map",
             "flatMap",
@@ -36,6 +33,9 @@ class JavaScript:
             "find",
             "findIndex",
             "each",
+            "sort",
+            "toSorted",
+            "reduce",
         }
     )
     writes = frozenset(
