@@ -7,12 +7,15 @@ has looked for it.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from sandbox.grading.canaries.base import Language
 from sandbox.grading.canaries.insertion import PreparedSuite, Renaming, blocks_of, insert_canaries
-from sandbox.grading.observations.brace_tests.braces import Rewriter
-from sandbox.grading.observations.brace_tests.deciding import TestFile
+from sandbox.grading.canaries.javascript import HEAD, TITLE
+from sandbox.grading.canaries.scanning import mask
+from sandbox.grading.observations.brace_tests.braces import Edit, Rewriter, applied
+from sandbox.grading.observations.brace_tests.deciding import SCRIPTS, TestFile
 from sandbox.grading.observations.brace_tests.items import Itemised, Reached
 from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
 from sandbox.grading.observations.brace_tests.settling import settled
@@ -107,6 +110,28 @@ def _left(
         stay = TestFile(path, left[path].encode(), {**file.files, **left}).hooks if hooks else None
         made[path] = file.without(needed.get(path, ()), kept.get(path, ()), hooks=hooks, among=stay)
     return made
+
+
+def untitled(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], Callable[[str], str]]:
+    """JavaScript files whose groups have titles that say nothing, and what makes the id of a test there of its id before."""
+    language = JavaScriptRewriter.language
+    made, new = {}, dict[tuple[str, str], str]()
+    for path, text in files.items():
+        code = mask(text, language.syntax).code if path.endswith(SCRIPTS) else b""
+        edits = []
+        for head in HEAD.finditer(code):
+            title = TITLE.match(text, head.end())
+            if head[1] in (b"describe", b"suite") and title is not None:
+                key = (language.where(path), title[2].decode("utf-8", "replace"))
+                edits.append(Edit(*title.span(2), new.setdefault(key, f"part {len(new) + 1}")))
+        made[path] = applied(text, edits)
+
+    def renamed(test_id: str) -> str:
+        place = language.parse(test_id)
+        above = (new.get((place.where, name), name) for name in place.names[:-1])
+        return language.identify(replace(place, names=(*above, *place.names[-1:])))
+
+    return made, renamed
 
 
 def first_suite(

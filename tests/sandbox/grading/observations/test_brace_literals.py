@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.grading.canaries.insertion import blocks_of
+from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.observations.brace_tests.deciding import TestFile
 from sandbox.grading.observations.brace_tests.go import GoRewriter
 from sandbox.grading.observations.brace_tests.rust import RustRewriter
 from sandbox.grading.observations.brace_tests.settling import settled
-from sandbox.grading.observations.hiding import deciding_tests
+from sandbox.grading.observations.hiding import deciding_tests, untitled
 from sandbox.grading.observations.literals import shown
 from sandbox.grading.observations.rewriting import apart
 
@@ -241,6 +242,21 @@ TYPED = JS_HEAD + "type Want = 'an apple';\nconst one: 'an apple' = greet('pear'
 def test_types_of_typescript_are_read() -> None:
     found = shown({"a.test.ts": TYPED})["a.test.ts"]
     assert [TYPED.encode()[place : place + 10] for place in found.places] == [b"'an apple'"] * 3
+
+
+def test_groups_of_a_first_run_have_titles_that_say_nothing() -> None:
+    inner = "  describe('inner', () => {\n    test('it', () => {\n    });\n  });\n"
+    text = f"describe('says an apple', () => {{\n{inner}}});\ntest('top', () => {{\n}});\n".encode()
+    files, renamed = untitled({"a.test.js": text, "golden.json": b"describe('x')"})
+    assert (
+        b"apple" not in files["a.test.js"]
+        and b"inner" not in files["a.test.js"]
+        and files["golden.json"] == b"describe('x')"
+    )
+    names = {block.names for block in blocks_of(JavaScriptTests(), files["a.test.js"])}
+    assert {renamed("a.test.js::says an apple::inner::it"), renamed("a.test.js::top")} == {
+        f"a.test.js::{'::'.join(one)}" for one in names
+    }
 
 
 TITLED = js("$observe(0, 's', (greet('ann')));")[1] + "test('says an apple', () => {});\n"
