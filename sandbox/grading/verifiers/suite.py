@@ -158,7 +158,8 @@ async def _collect_bare(
     prepared = prepare_suite(verifier, pool, draw)
     if not (plan.notes or prepared.must_fail):
         return None
-    files, renamed = kept_files(rewriter, plan, prepared), str
+    files = kept_files(rewriter, plan, prepared)
+    renamed: Callable[[str], str] = str
     if isinstance(rewriter, JavaScriptRewriter):
         files, renamed = untitled(files)
     ran_as = {name: renamed(prepared.ids[name]) for name in plan.notes}

@@ -5,7 +5,7 @@ As `python_tests/flows.py`: a place in a container is followed with its path, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from sandbox.grading.observations.literals.nodes import Node
 from sandbox.grading.observations.literals.product import Product
@@ -23,7 +23,6 @@ State = tuple[Name | Node | None, Path]
 PRODUCT: State = (None, ())
 TITLE: State = (Name("the name of a test"), ())
 MAX_DEPTH = 6
-MAX_STEPS = 4000
 
 
 class Flows:
@@ -32,56 +31,10 @@ class Flows:
     def __init__(self, program: Program) -> None:
         self.program, self.grammar = program, program.grammar
         self.product = Product(program)
-        self._reached: dict[State, dict[State, bool]] = {PRODUCT: {}, TITLE: {}}
         self._open: dict[int, bool] = {}
 
-    def reaches(self, node: Node, path: Path = ()) -> bool:
-        """Whether a value goes into a call of the product."""
-        return any(self._arrives(state, PRODUCT) for state in self.climb(node, path))
-
-    def only_names(self, node: Node, said: Callable[[Node], bool]) -> bool:
-        """Whether a value goes into the names of tests, and nowhere else but where it is `said` why one fails."""
-        waiting = list(self.climb(node, ()))
-        if not any(self._arrives(state, TITLE) for state in waiting):
-            return False
-        seen = set(waiting)
-        while waiting and len(seen) < MAX_STEPS:
-            place, path = waiting.pop()
-            if (place, path) == TITLE:
-                continue
-            loads = place.loads if isinstance(place, Name) else [None]
-            for load in loads:
-                onward = list(self._onward(place, path) if load is None else self.climb(load, path))
-                above = load.above if load is not None else None
-                other = path and above is not None and above.kind in ("member", "index", "bind", "each")
-                if not onward and not other and (load is None or not said(load)):
-                    return False
-                waiting += [state for state in onward if state not in seen]
-                seen.update(onward)
-        return not waiting
-
-    def _arrives(self, first: State, goal: State) -> bool:
-        reached = self._reached[goal]
-        if first not in reached:
-            waiting, came = [first], dict[State, State | None]({first: None})
-            while waiting and len(came) < MAX_STEPS:
-                state: State | None = waiting.pop()
-                assert state is not None
-                if state == goal or reached.get(state):
-                    while state is not None:  # and all on the way
-                        reached[state] = True
-                        state = came[state]
-                    break
-                if state not in reached:
-                    for other in self._onward(*state):
-                        if other not in came:
-                            came[other] = state
-                            waiting.append(other)
-            else:
-                reached.update(dict.fromkeys([first] if waiting else came, False))
-        return reached[first]
-
-    def _onward(self, place: Name | Node | None, path: Path) -> Iterator[State]:
+    def onward(self, place: Name | Node | None, path: Path) -> Iterator[State]:
+        """Where a value goes from a name, or from what a function returns."""
         if isinstance(place, Node):
             yield from self._from_function(place, path)
         elif place is not None:
@@ -313,6 +266,9 @@ class Flows:
         if index == 0 and self.grammar.is_title(call):
             yield TITLE
             return
+        if self.grammar.is_table(call):
+            yield from self._rows(call, path)
+            return
         own = self.program.callee(call)
         if self.product.takes(call):
             if self.grammar.is_constructor(call):
@@ -359,6 +315,20 @@ class Flows:
         if callee.kind != "member" or callee.parts[0].name != "Object":
             return None
         return callee.name if callee.name in ("entries", "keys", "values") else None
+
+    def _rows(self, call: Node, path: Path) -> Iterator[State]:
+        """From a table into the parameters of the test that is run with each row."""
+        outer = call.above
+        test = bare(outer.parts[-1]) if outer is not None and outer.kind == "call" else None
+        if test is None or test.kind != "function" or path[:1] == ():
+            return
+        row = path[1:]
+        for place, parameter in enumerate(test.parameters()):
+            if row and row[0][0] == "item":
+                if row[0][1] in (ANY, place):
+                    yield from self._bind(parameter, row[1:])
+            elif place == 0:
+                yield from self._bind(parameter, row)
 
     def _into_parameter(self, function: Node, call: Node, index: int, path: Path) -> Iterator[State]:
         if any(part.kind == "spread" for part in call.parts[1 : index + 1]):

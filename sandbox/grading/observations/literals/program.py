@@ -62,6 +62,10 @@ class Grammar(Protocol):
         """How many arguments of a call that reports belong to the report; None for any other call."""
         ...
 
+    def is_table(self, call: Node) -> bool:
+        """Whether a call gets the rows that a test is run with."""
+        ...
+
     def is_title(self, call: Node) -> bool:
         """Whether the first argument of a call names a test or part of one."""
         ...

@@ -19,6 +19,7 @@ from sandbox.grading.observations.literals.languages.javascript import JavaScrip
 from sandbox.grading.observations.literals.languages.rustlang import Rust
 from sandbox.grading.observations.literals.nodes import File, Node
 from sandbox.grading.observations.literals.program import Grammar, Program, bare, call_name, is_target
+from sandbox.grading.observations.literals.reach import Reach
 from sandbox.grading.observations.literals.readers import golang, javascript, rustlang
 
 LETTER = re.compile(r"(?s)(?:\\(?:x[0-9a-fA-F]{2}|u\{[0-9a-fA-F]+\}|u[0-9a-fA-F]{4}|[0-7]{1,3}|.)|.)?")
@@ -95,8 +96,8 @@ class Values:
 
     def __init__(self, program: Program) -> None:
         self.program, self.grammar = program, program.grammar
-        self.flows = Flows(program)
-        self.product = self.flows.product
+        flows = Flows(program)
+        self.reach, self.product = Reach(flows), flows.product
 
     def unexplained(self, tree: Node) -> Iterator[int]:
         """Where values stand that may be expected, and where what the product computes is compared."""
@@ -123,7 +124,7 @@ class Values:
         return NUMBER.fullmatch(node.name) is not None or node.name in NOTHING
 
     def _is_explained(self, node: Node) -> bool:
-        return self._is_set_up(node) or self.flows.reaches(node) or self.flows.only_names(node, self._is_set_up)
+        return self._is_set_up(node) or self.reach.reaches(node) or self.reach.only_names(node, self._is_set_up)
 
     def _is_explained_key(self, key: Node) -> bool:
         entry = key.above
@@ -138,7 +139,7 @@ class Values:
             return True
         if key.name in self.program.picked or any(not is_target(node) for node in self.program.members[key.name]):
             return True
-        return self.flows.reaches(key)
+        return self.reach.reaches(key)
 
     def _is_set_up(self, node: Node) -> bool:
         """Whether a literal belongs to a report or the tests' own set-up, or only tells which item is meant."""
@@ -203,4 +204,4 @@ class Values:
             and above.above.kind == "record"
         ):
             return False  # the name of a field
-        return self.product.is_mention(node) and not self.flows.reaches(node, (MADE,))
+        return self.product.is_mention(node) and not self.reach.reaches(node, (MADE,))

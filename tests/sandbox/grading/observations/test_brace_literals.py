@@ -239,6 +239,15 @@ def test_go_and_rust_tests_leave_in_turn() -> None:
 TYPED = JS_HEAD + "type Want = 'an apple';\nconst one: 'an apple' = greet('pear') as 'an apple';\n"
 
 
+def test_rows_of_a_test_are_followed_by_their_columns() -> None:
+    path, text = js(
+        "",
+        "test.each([['pear', 'an apple']])('of %s', (a, want) => {\n  $observe(1, 's', ([greet(a)].indexOf(want)));\n});",
+    )
+    found = shown({path: text})[path]
+    assert [text.encode()[place : place + 10] for place in found.places] == [b"'an apple'"]
+
+
 def test_types_of_typescript_are_read() -> None:
     found = shown({"a.test.ts": TYPED})["a.test.ts"]
     assert [TYPED.encode()[place : place + 10] for place in found.places] == [b"'an apple'"] * 3

@@ -52,6 +52,9 @@ class Go:
     def report(self, call: Node) -> int | None:
         return 2 if SUPPORT.fullmatch(call_name(call)) else None
 
+    def is_table(self, call: Node) -> bool:
+        return False
+
     def is_title(self, call: Node) -> bool:
         return call_name(call) == "Run" and bare(call.parts[0]).kind == "member" and len(call.parts) == 3
 

@@ -73,8 +73,15 @@ class JavaScript:
     def report(self, call: Node) -> int | None:
         return {"$observe": 2, "$raises": 1, "$rejects": 1}.get(call_name(call))
 
-    def is_title(self, call: Node) -> bool:
+    def is_table(self, call: Node) -> bool:
+        """Whether it is `test.each(rows)`, whose result gets a title and a function."""
         callee = bare(call.parts[0])
+        return callee.kind == "member" and callee.name == "each" and self._is_runner(callee)
+
+    def is_title(self, call: Node) -> bool:
+        return not self.is_table(call) and self._is_runner(bare(call.parts[0]))
+
+    def _is_runner(self, callee: Node) -> bool:
         while callee.kind in ("member", "call"):
             if callee.kind == "member" and callee.name == "test":  # `t.test('…')`
                 return True

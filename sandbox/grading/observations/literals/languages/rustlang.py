@@ -54,6 +54,9 @@ class Rust:
     def report(self, call: Node) -> int | None:
         return 2 if call_name(call) == "oc_observe" else None
 
+    def is_table(self, call: Node) -> bool:
+        return False
+
     def is_title(self, call: Node) -> bool:
         return False
 
