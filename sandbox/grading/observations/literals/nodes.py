@@ -62,7 +62,7 @@ class Node:
     place: int = 0
     """Among the parts of the node above."""
     quoted: bool = False
-    """Of a literal: whether it is a text."""
+    """Whether a literal is a text."""
 
     def walk(self) -> Iterator[Node]:
         """The node and all below it, in the order of the text."""
@@ -73,7 +73,7 @@ class Node:
             waiting += reversed(node.parts)
 
     def parameters(self) -> list[Node]:
-        """Of a function."""
+        """Parameters of a function."""
         return self.parts[:-1]
 
 
