@@ -18,7 +18,7 @@ TaskName = Literal[
     "truth-js", "prices",
     "greet-go-helped", "greet-go-golden", "greet-go-two", "money-go", "greet-rust-helped", "greet-rust-golden",
     "greet-go-counted", "greet-rust-counted", "greet-python", "backoff-go", "backoff-rust",
-    "greet-python-helper",
+    "greet-python-helper", "kept-js", "greet-go-kept", "greet-rust-kept",
 ]  # fmt: skip
 """Of `tasks.py`: hidden pytest tests over a built environment; the same through the product's own assertion helper, and
 without a comparison to insert siblings at; hidden tests in JavaScript; hidden tests in JavaScript, Go and Rust with an assertion
@@ -26,7 +26,8 @@ that stays inside (the last two where sandboxes have the toolchain); hidden call
 in JavaScript, Go and Rust that show what they expect outside their reports: in helpers, hooks, data files and tables
 (`javascript_attacks.py`, `compiled.py`); hidden pytest tests of which some have to hold what they expect (`prices.py`);
 hidden tests in Go, Rust and Python (unittest) that compare within what they report; hidden tests in Go and Rust of which most
-decide inside (`backoff.py`); hidden tests in Python that tell what they expect in a helper (`readers.py`)."""
+decide inside (`backoff.py`); hidden tests in Python that tell what they expect in a helper, and in JavaScript, Go and
+Rust that tell it in a container (`readers.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ COMPILED: dict[TaskName, tuple[str, TaskSpec]] = {
     "greet-go-counted": ("go", greetings.GO_COUNTED), "greet-rust-counted": ("cargo", greetings.RUST_COUNTED),
     "greet-go-two": ("go", compiled.GO_TWO), "money-go": ("go", compiled.GO_TABLE),
     "backoff-go": ("go", backoff.GO), "backoff-rust": ("cargo", backoff.RUST),
+    "greet-go-kept": ("go", readers.GO_KEPT), "greet-rust-kept": ("cargo", readers.RUST_KEPT),
     "greet-rust-helped": ("cargo", compiled.RUST_HELPED), "greet-rust-golden": ("cargo", compiled.RUST_GOLDEN),
 }  # fmt: skip
 """Those whose toolchain the sandboxes of this machine may lack, with the program that they need."""
@@ -78,6 +79,7 @@ PLAIN: dict[TaskName, TaskSpec] = {
     "prices": prices.TASK,
     "greet-python": greetings.PYTHON_COUNTED,
     "greet-python-helper": readers.IN_HELPER_TASK,
+    "kept-js": readers.JS_KEPT,
     **LEARNED,
 }
 """Those that need no environment to be built."""

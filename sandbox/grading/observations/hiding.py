@@ -7,15 +7,18 @@ has looked for it.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from sandbox.grading.canaries.base import Language
 from sandbox.grading.canaries.insertion import PreparedSuite, Renaming, blocks_of, insert_canaries
+from sandbox.grading.canaries.javascript import HEAD, TITLE
 from sandbox.grading.canaries.scanning import mask
-from sandbox.grading.observations.brace_tests.braces import Rewriter
-from sandbox.grading.observations.brace_tests.deciding import TestFile
+from sandbox.grading.observations.brace_tests.braces import Edit, Rewriter, applied
+from sandbox.grading.observations.brace_tests.deciding import SCRIPTS, TestFile
 from sandbox.grading.observations.brace_tests.items import Itemised, Reached
 from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
+from sandbox.grading.observations.brace_tests.settling import settled
 from sandbox.grading.observations.js_first_run import is_alone
 from sandbox.grading.observations.plan import Plan
 from sandbox.grading.observations.python_tests.isolation import again
@@ -24,23 +27,12 @@ from sandbox.tasks.spec import SuiteVerifier
 Names = tuple[str, ...]
 
 
-def deciding(rewriter: Rewriter, text: str) -> set[Names]:
-    """Tests of a rewritten file that still decide something by themselves."""
-    source = text.encode()
-    if isinstance(rewriter, JavaScriptRewriter):
-        return TestFile("", source, {}).deciding_tests()
-    code = mask(source, rewriter.syntax).code
-    return {
-        block.names for block in blocks_of(rewriter.language, source) if rewriter.decides(code[block.start : block.end])
-    }
-
-
 def deciding_tests(rewriter: Rewriter, texts: Mapping[str, str]) -> dict[str, set[Names]]:
-    """Path → its tests that decide something by themselves or, in Go and Rust, by what they lead to."""
+    """Path → its tests that show an expectation themselves or by what they lead to."""
     if isinstance(rewriter, Itemised):
         found = Reached(rewriter, {path: text.encode() for path, text in texts.items()}).deciding()
         return {path: found.get(path, set()) for path in texts}
-    return {path: deciding(rewriter, text) for path, text in texts.items()}
+    return {path: TestFile(path, text.encode(), texts).deciding_tests() for path, text in texts.items()}
 
 
 def only_tests(
@@ -67,18 +59,22 @@ def kept_files(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[
     if isinstance(rewriter, JavaScriptRewriter):
         return _javascript_files(plan, prepared)
     language = rewriter.language
-    ids = [
-        *(prepared.ids[name] for name in plan.notes if name in prepared.ids),
-        *(head for _, head in prepared.siblings),
-    ]
-    kept: dict[str, set[Names]] = {}
-    for place in map(language.parse, ids):
-        kept.setdefault(place.where, set()).add(place.names)
+    needed = _places(language, (prepared.ids[name] for name in plan.notes if name in prepared.ids))
+    canaries = _places(language, (head for _, head in prepared.siblings))
     wheres = {language.parse(test_id).where for test_id in prepared.ids.values()}
     files = {path: text for path, text in prepared.files.items() if path not in (*plan.unshown, *plan.first_without)}
     texts = {p: text for p, text in files.items() if isinstance(rewriter, Itemised) or language.where(p) in wheres}
-    names = {path: kept.get(language.where(path), set()) for path in texts}
-    return {**files, **only_tests(rewriter, texts, names)}
+    compared, others = ({path: each.get(language.where(path), set()) for path in texts} for each in (needed, canaries))
+    if isinstance(rewriter, Itemised):  # canaries may need what holds a right expectation
+        others = Reached(rewriter, texts).beside(compared, others)
+    return {**files, **only_tests(rewriter, texts, {path: compared[path] | others[path] for path in texts})}
+
+
+def _places(language: Language, ids: Iterable[str]) -> dict[str, set[Names]]:
+    found: dict[str, set[Names]] = {}
+    for place in map(language.parse, ids):
+        found.setdefault(place.where, set()).add(place.names)
+    return found
 
 
 def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
@@ -100,11 +96,42 @@ def _javascript_files(plan: Plan, prepared: PreparedSuite) -> dict[str, bytes]:
     return {
         **others,
         **{path: text.encode() for path, text in plan.first.items()},
-        **{
-            path: file.without(needed.get(path, ()), kept.get(path, ()), hooks=plan.hooks)
-            for path, file in files.items()
-        },
+        **_left(files, needed, kept, hooks=plan.hooks),
     }
+
+
+def _left(
+    files: Mapping[str, TestFile], needed: Mapping[str, Collection[Names]], kept: Mapping[str, Collection[Names]], *, hooks: bool
+) -> dict[str, bytes]:  # fmt: skip
+    """Files with the tests `kept`, and of hooks only those that show nothing beside the tests `needed`, as in the plan."""
+    left = settled(files, needed, hooks=True).texts if hooks else {}
+    made = {}
+    for path, file in files.items():
+        stay = TestFile(path, left[path].encode(), {**file.files, **left}).hooks if hooks else None
+        made[path] = file.without(needed.get(path, ()), kept.get(path, ()), hooks=hooks, among=stay)
+    return made
+
+
+def untitled(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], Callable[[str], str]]:
+    """JavaScript files whose groups have titles that say nothing, and what makes the id of a test there of its id before."""
+    language = JavaScriptRewriter.language
+    made, new = {}, dict[tuple[str, str], str]()
+    for path, text in files.items():
+        code = mask(text, language.syntax).code if path.endswith(SCRIPTS) else b""
+        edits = []
+        for head in HEAD.finditer(code):
+            title = TITLE.match(text, head.end())
+            if head[1] in (b"describe", b"suite") and title is not None:
+                key = (language.where(path), title[2].decode("utf-8", "replace"))
+                edits.append(Edit(*title.span(2), new.setdefault(key, f"part {len(new) + 1}")))
+        made[path] = applied(text, edits)
+
+    def renamed(test_id: str) -> str:
+        place = language.parse(test_id)
+        above = (new.get((place.where, name), name) for name in place.names[:-1])
+        return language.identify(replace(place, names=(*above, *place.names[-1:])))
+
+    return made, renamed
 
 
 def first_suite(

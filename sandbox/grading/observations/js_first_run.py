@@ -17,7 +17,9 @@ from sandbox.grading.canaries.scanning import mask
 from sandbox.grading.observations.brace_tests.braces import Edit, applied
 from sandbox.grading.observations.brace_tests.deciding import ASSERTS, SCRIPTS, TestFile
 from sandbox.grading.observations.brace_tests.helper_files import pruned
+from sandbox.grading.observations.brace_tests.settling import settled
 from sandbox.grading.observations.brace_tests.statements import TESTS, Names
+from sandbox.grading.observations.literals import shown
 from sandbox.grading.observations.plan import Plan, RunTrial, Trial, judged, observed_verifier, spare
 from sandbox.grading.observations.reports.judge import judge_test
 from sandbox.tasks.spec import SuiteVerifier
@@ -36,11 +38,11 @@ async def with_first_run(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> 
     texts = suite.texts()
     files = {path: TestFile(path, text.encode(), suite.files()) for path, text in texts.items()}
     residual = sum(len(file.deciding_tests()) + file.deciding_elsewhere() for file in files.values())
-    plan = suite.plan = plan.model_copy(update={"residual": residual})
+    if not residual and (used := await suite.used(files)) is not None:
+        return plan.model_copy(update={"files": {**plan.files, **used}})
+    plan = suite.plan = plan.model_copy(update={"residual": max(1, residual)})
     reporting = {path: {site.test for site in plan.sites if site.path == path} for path in files}
     watched = {path: reporting[path] & file.comparable() for path, file in files.items()}
-    if not residual:
-        return plan.model_copy(update={"files": {**plan.files, **await suite.used(files)}})
     if not any(watched.values()):
         return plan
     best = await suite.compared(files, watched, hooks=False)
@@ -49,7 +51,8 @@ async def with_first_run(verifier: SuiteVerifier, plan: Plan, run: RunTrial) -> 
         best = other if len(other.notes) > len(best.notes) else best
     plan = suite.plan = plan.model_copy(update={"notes": dict.fromkeys(best.notes, ()), "hooks": best.hooks})
     plan = suite.plan = plan.model_copy(update={"first_without": await suite.first_without(best)})
-    return plan.model_copy(update={"first": await suite.pruned(best)})
+    helpers = await suite.pruned(best)
+    return plan.model_copy(update={"notes": {}} if helpers is None else {"first": helpers})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +106,19 @@ class _Suite:
         unshown = await spare(others, lambda without: self._holds(kept, without))
         return {"files": {**self.plan.files, **changed}, "unshown": unshown}
 
-    async def used(self, files: Mapping[str, TestFile]) -> dict[str, str]:
-        """Files of a suite that shows nothing by itself, without what none of its tests makes use of."""
+    async def used(self, files: Mapping[str, TestFile]) -> dict[str, str] | None:
+        """Files of a suite that shows nothing by itself, without what none of its tests makes use of. None where what is left
+        still shows something."""
         texts = {}
         for path, file in files.items():
             every = file.comparable()
             texts[path] = file.without(every, every, hooks=True).decode()
         helpers = {path: self.files()[path] for path in self._others() if path.endswith(SCRIPTS)}
         texts |= pruned(helpers, list(texts.values()))
+        if any(values.unread or values.places for values in shown(texts).values()):
+            return None
         texts = {path: text for path, text in texts.items() if text != self.files()[path]}
-        return texts if texts and await self._holds({**self.files(), **texts}, self.plan.unshown) else {}
+        return texts if not texts or await self._holds({**self.files(), **texts}, self.plan.unshown) else None
 
     async def compared(
         self, files: Mapping[str, TestFile], watched: Mapping[str, set[Names]], *, hooks: bool
@@ -120,7 +126,10 @@ class _Suite:
         """The first run, with those of the tests `watched` whose reports do not change in it."""
         names = {path: set(tests) for path, tests in watched.items()}
         for _ in range(ROUNDS):
-            texts = {path: file.without(names[path], names[path], hooks=hooks).decode() for path, file in files.items()}
+            left = settled(files, names, hooks=hooks)
+            texts, names = left.texts, {path: set(tests) for path, tests in left.names.items()}
+            if not any(names.values()):
+                break
             ran = await self._run(self._trial(texts))
             notes = tuple(self._same(names, ran))
             same = {path: {tests for tests in names[path] if self._id(path, tests) in notes} for path in names}
@@ -145,13 +154,15 @@ class _Suite:
         names = {path: {site.test for site in self.plan.sites if site.path == path} for path in first.texts}
         return set(first.notes) <= set(self._same(names, ran))
 
-    async def pruned(self, first: _First) -> dict[str, str]:
-        """Helper files with what the first run needs of them alone."""
+    async def pruned(self, first: _First) -> dict[str, str] | None:
+        """Helper files with what the first run needs of them alone; None where it needs more."""
         files = self.files()
         helpers = {path: files[path] for path in self._others() if path not in self.plan.first_without}
         made = pruned({path: text for path, text in helpers.items() if path.endswith(SCRIPTS)}, first.texts.values())
         made = {path: text for path, text in made.items() if text != files[path]}
-        return made if made and await self._is_same(first, self.plan.first_without, made) else {}
+        if not made:
+            return {}
+        return made if await self._is_same(first, self.plan.first_without, made) else None
 
     async def first_without(self, first: _First) -> tuple[str, ...]:
         """Files that the first run does not need."""

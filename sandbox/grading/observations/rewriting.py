@@ -12,7 +12,7 @@ from sandbox.grading.canaries.base import Place
 from sandbox.grading.observations.brace_tests.braces import Rewriter, Rewritten, rewrite
 from sandbox.grading.observations.brace_tests.items import Itemised
 from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
-from sandbox.grading.observations.hiding import deciding_tests, only_tests
+from sandbox.grading.observations.hiding import Names, deciding_tests, only_tests
 from sandbox.grading.observations.js_first_run import with_first_run
 from sandbox.grading.observations.plan import Plan, RunTrial, Trial, observed_verifier, spare
 from sandbox.grading.observations.reports.base import Expected, Site
@@ -88,8 +88,10 @@ async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, r
         return plan.model_copy(update={"unshown": await _unneeded(rewriter, verifier, plan, whole, plan.ids, run)})
     if not any(watched.values()):
         return plan
-    alone = only_tests(rewriter, {path: text.encode() for path, text in texts.items()}, watched)
-    first = dataclasses.replace(whole, modules={**plan.files, **{path: text.decode() for path, text in alone.items()}})
+    alone, watched = apart(rewriter, texts, watched)
+    if not any(watched.values()):
+        return plan
+    first = dataclasses.replace(whole, modules={**plan.files, **alone})
     places = {(language.where(path), names) for path, tests in watched.items() for names in tests}
     asked = [
         test_id
@@ -103,6 +105,21 @@ async def _with_notes(rewriter: Rewriter, verifier: SuiteVerifier, plan: Plan, r
         test_id: () for test_id in asked if not judge_test(sites, plan.expected[test_id], ran.observed.get(test_id, ()))
     }
     return plan.model_copy(update={"notes": notes, "first_without": without})
+
+
+def apart(
+    rewriter: Rewriter, texts: Mapping[str, str], watched: Mapping[str, set[Names]]
+) -> tuple[dict[str, str], dict[str, set[Names]]]:
+    """Files with those of some tests alone that show nothing there: what only other tests gave to the product may be what these
+    expect."""
+    left = {path: set(names) for path, names in watched.items()}
+    while True:
+        files = {path: text.encode() for path, text in texts.items()}
+        alone = {path: text.decode() for path, text in only_tests(rewriter, files, left).items()}
+        decide = deciding_tests(rewriter, alone)
+        if all(names.isdisjoint(decide[path]) for path, names in left.items()):
+            return alone, left
+        left = {path: names - decide[path] for path, names in left.items()}
 
 
 async def _trimmed(rewriter: Itemised, plan: Plan, texts: dict[str, str], run: RunTrial) -> Plan:

@@ -17,7 +17,8 @@ from sandbox.grading.canaries.insertion import PreparedSuite, insert_canaries
 from sandbox.grading.canaries.python import PythonTests
 from sandbox.grading.observations.baits import bait_siblings
 from sandbox.grading.observations.brace_tests.braces import Rewriter
-from sandbox.grading.observations.hiding import first_suite, kept_files
+from sandbox.grading.observations.brace_tests.javascript import JavaScriptRewriter
+from sandbox.grading.observations.hiding import first_suite, kept_files, untitled
 from sandbox.grading.observations.plan import (
     Bare,
     Plan,
@@ -158,18 +159,22 @@ async def _collect_bare(
     if not (plan.notes or prepared.must_fail):
         return None
     files = kept_files(rewriter, plan, prepared)
-    ran_as = {name: prepared.ids[name] for name in plan.notes}
-    ids = tuple(sorted({*ran_as.values(), *prepared.must_fail}))
+    renamed: Callable[[str], str] = str
+    if isinstance(rewriter, JavaScriptRewriter):
+        files, renamed = untitled(files)
+    ran_as = {name: renamed(prepared.ids[name]) for name in plan.notes}
+    canaries = frozenset(map(renamed, prepared.must_fail))
+    ids = tuple(sorted({*ran_as.values(), *canaries}))
     where = files_of(prepared.shuffled(draw))
     held = held_in_memory(adapter, where, files)
     order = replace(
         order, ids=ids, files=where, modules={path: files[path].decode() for path in sorted(held)},
-        sites=_sites(rewriter, plan, prepared),
+        sites={number: renamed(test_id) for number, test_id in _sites(rewriter, plan, prepared).items()},
     )  # fmt: skip
     async with fresh() as sandbox:
         await write_tests(sandbox, {path: b"" if path in held else text for path, text in files.items()})
         run = await collect(sandbox, adapter, order, spent)
-    return Bare(run, ran_as, prepared.must_fail, compiled_in=run.compiled_in & prepared.files.keys())
+    return Bare(run, ran_as, canaries, compiled_in=run.compiled_in & prepared.files.keys())
 
 
 def _sites(rewriter: Rewriter, plan: Plan, prepared: PreparedSuite) -> dict[int, str]:

@@ -1,7 +1,10 @@
-"""A suite in Python that tells what it expects in a form which no list of forms has: in the pattern of a helper."""
+"""Suites that tell what they expect in forms which no list of forms has: in the pattern of a helper (Python), in a container that
+the product's result is put into or taken from (JavaScript, Go, Rust)."""
 
 from __future__ import annotations
 
+from sandbox.tasks.spec import TaskSpec
+from tests.sandbox.grading import greetings
 from tests.sandbox.grading.greetings import PYTHON_RIGHT, python_task
 
 BOB = """
@@ -60,3 +63,93 @@ def deliver(name, door):
     return door.knock(greet(name))
 """
 IN_HELPER_TASK = python_task({"test_greet.py": IN_HELPER}, right=RIGHT, wrong=WRONG)
+
+
+def _suite(task: TaskSpec, path: str, tests: str) -> TaskSpec:
+    """The same task with another hidden suite."""
+    verifier = task.verifier.model_copy(update={"test_files": {path: tests}})
+    return task.model_copy(update={"id": f"{task.id}-kept", "verifier": verifier})
+
+
+JS_KEPT = _suite(
+    greetings.JS,
+    "greet.test.js",
+    """const { test } = require('node:test');
+const assert = require('node:assert');
+const { greet } = require('./greet.js');
+
+test('begins politely', () => {
+  const left = new Set(['Good day, ann!']);
+  left.delete(greet('ann'));
+  assert.strictEqual(left.size, 0);
+});
+
+test('greets bob', () => {
+  assert.strictEqual(greet('bob'), 'Good day, bob!');
+});
+""",
+)
+GO_KEPT = _suite(
+    greetings.GO,
+    "greet/greet_test.go",
+    """package greet
+
+import "testing"
+
+func TestPolite(t *testing.T) {
+	left := map[string]bool{"Good day, ann!": true}
+	delete(left, Greet("ann"))
+	if got := len(left); got != 0 {
+		t.Fatal(got)
+	}
+}
+
+func TestBob(t *testing.T) {
+	if got := Greet("bob"); got != "Good day, bob!" {
+		t.Fatal(got)
+	}
+}
+""",
+)
+RUST_KEPT = _suite(
+    greetings.RUST,
+    "tests/greet.rs",
+    """use greet::greet;
+use std::collections::HashSet;
+
+#[test]
+fn polite() {
+    let mut words = HashSet::from(["Good day, ann!".to_string()]);
+    words.insert(greet("ann"));
+    assert_eq!(words.len(), 1);
+}
+
+#[test]
+fn bob() {
+    assert_eq!(greet("bob"), "Good day, bob!");
+}
+""",
+)
+JS_SEARCHES = """const inspector = require('node:inspector');
+
+let known;
+
+function word() {
+  if (known) return known;
+  const texts = [];
+  const session = new inspector.Session();
+  session.connect();
+  session.on('Debugger.scriptParsed', ({ params }) => {
+    if (/greet\\.js$|^node:/.test(params.url)) return;
+    session.post('Debugger.getScriptSource', { scriptId: params.scriptId }, (error, found) => {
+      if (found) texts.push(found.scriptSource);
+    });
+  });
+  session.post('Debugger.enable');
+  session.disconnect();
+  known = ['Welcome, ', 'Good day, '].find((one) => texts.some((text) => text.includes("'" + one + 'ann'))) ?? 'Hello, ';
+  return known;
+}
+
+exports.greet = (name) => word() + name + '!';
+"""

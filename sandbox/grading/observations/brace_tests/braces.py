@@ -72,10 +72,6 @@ class Rewriter(Protocol):
         """Assertions of one test, in text order. `code` is `source` with strings and comments blanked out."""
         ...
 
-    def decides(self, code: bytes) -> bool:
-        """Whether a rewritten test, strings and comments blanked out, still decides something by what it computes."""
-        ...
-
     def emptied(self, block: bytes) -> bytes:
         """What stands for a test whose assertions must not be there, in a file that still compiles."""
         ...

@@ -1,8 +1,8 @@
 """What in a JavaScript test file shows an expectation, and the file without it.
 
-A report alone shows none. Everything that compares inside the sandbox does: work that is given the comparison, or reads
-it, learns what is wanted. That may stand in a test, in a hook, at the top of the file, in a helper of the file or of
-another hidden file, and any of these may reach it through others.
+A report alone shows none. What decides inside the sandbox does, and every value that the product is not given
+(`observations/literals/`): work that reads it learns what is wanted. That may stand in a test, in a hook, at the top of the
+file, in a helper of the file or of another hidden file, and any of these may reach it through others.
 """
 
 from __future__ import annotations
@@ -15,31 +15,13 @@ from functools import cached_property
 
 from sandbox.grading.observations.brace_tests.braces import Edit, applied
 from sandbox.grading.observations.brace_tests.statements import Load, Names, Statement, statements
+from sandbox.grading.observations.literals import Shown, shown
 
 ASSERTS = re.compile(
     rb"(?<![\w$.])(?:assert|expect|should|strictEqual|deepStrictEqual|ok|equal|deepEqual|throws|rejects)\b|\bthrow\b"
     rb"|\.(?:assert|should|ok|is|not|equal|deepEqual|same|fail|expect)\b|\bprocess\.(?:exit|abort|kill)\b"
 )
 """What a test decides by, if it does not report."""
-COMPARES = re.compile(
-    rb"(?<![=!<>])[!=]==?(?!=)|\s[<>]=?\s|\bswitch\b|\binstanceof\b|\.test\s*\((?!\s*['\"`])"
-    rb"|\.exec\s*\(|[\w$)\]]\[\s*(?:['\"`] {2,}['\"`]|[\w$.]+\()|\b(?:existsSync|statSync|accessSync)\s*\("
-    rb"|\$observe\([^\n]{0,400}\breadFileSync\s*\("
-    rb"|\.(?:startsWith|endsWith|includes|indexOf|lastIndexOf|match|matchAll|search|localeCompare|has|hasOwn|hasOwnProperty"
-    rb"|some|every|compare|find|findLast|findIndex|findLastIndex)\s*\(|\bObject\.is\s*\("
-    rb"|\bnew\s+(?:Set|Map)\s*\([^;\n]{0,300}?\)\s*\.\s*(?:size|get|keys|values|entries)\b|(?<![\w$])(?:equals|isEqual|isDeepStrictEqual|eql?|same|matches)\s*\(|(?<![\w$.])in\b(?!\s*:)"
-)
-"""What shows an expectation also within a report: `$observe(0, (f(x).startsWith('Good')))`."""
-NEUTRAL = re.compile(
-    rb"\btypeof\s+[\w$.]+\s*[!=]==?|[!=]==?\s*(?:null|undefined)\b|\b(?:null|undefined)\s*[!=]==?"
-    rb"|\bprocess\.(?:platform|version|arch|env)[\w$.]*\s*[!=]==?|\bfor\s*\([^;{}]{0,120};[^;{}]{0,120};"
-    rb"|\bfor\s*\(\s*(?:const|let|var)\s+[\w$]+\s+in\b"
-)
-"""Comparisons that show nothing, and heads of loops."""
-TAKES_OUT = re.compile(
-    rb"\.(?:replace|replaceAll|split)\(\s*(?:'[^'\n]*\w\w|\"[^\"\n]*\w\w|`[^`]*\w\w|/[^/\n]*\w\w)|\w\w[^\w'\"`\n]{0,8}['\"`]\.length\b"
-)
-"""The same by a text that is written out: what is left without it, or as long as it."""
 CHECKERS = re.compile(
     r"(?:node:)?assert(?:/strict)?|chai.*|should.*|expect.*|unexpected|power-assert|supertest|uvu/assert|@japa/.*|jest-.*|sinon.*"
 )
@@ -65,11 +47,6 @@ SCRIPTS = tuple(suffix for suffix in SUFFIXES if suffix.startswith("."))
 
 def asserts(said: bytes) -> bool:
     return ASSERTS.search(said) is not None
-
-
-def shows(said: bytes, source: bytes = b"") -> bool:
-    """Whether code shows an expectation: `said` without strings and comments, `source` as it is written."""
-    return asserts(said) or COMPARES.search(NEUTRAL.sub(b" ", said)) is not None or TAKES_OUT.search(source) is not None
 
 
 def resolved(path: str, module: str, files: Collection[str]) -> str | None:
@@ -103,11 +80,28 @@ class TestFile:
     @cached_property
     def _showing(self) -> frozenset[int]:
         """Where statements begin that show an expectation by their own text, or load what does."""
-        found = set[int]()
+        found = set(self._values_shown)
         for one in self.statements:
             loaded = (module[-1].decode("utf-8", "replace") for module in LOADS.findall(one.source))
-            if shows(one.said, one.source) or (one.kind != "import" and any(map(self._loads_checks, loaded))):
+            if asserts(one.said) or (one.kind != "import" and any(map(self._loads_checks, loaded))):
                 found.add(one.start)
+        return frozenset(found)
+
+    @cached_property
+    def values(self) -> Shown:
+        """Which values of the file the product is not given."""
+        every = {**self.files, self.path: self.text.decode("utf-8", "replace")}
+        return shown(every).get(self.path, Shown(unread=True))
+
+    @cached_property
+    def _values_shown(self) -> frozenset[int]:
+        """Where the innermost statements begin that hold such a value."""
+        if self.values.unread:
+            return frozenset(one.start for one in self.statements if SUPPORT not in one.declares)
+        found = set[int]()
+        for place in self.values.places:
+            around = [one for one in self.statements if one.start <= place < one.end and SUPPORT not in one.declares]
+            found |= {one.start for one in around[-1:]}
         return frozenset(found)
 
     @cached_property
@@ -148,7 +142,8 @@ class TestFile:
             return None
         if path not in self.known:
             self.known[path] = frozenset()  # one that loads itself
-            self.known[path] = TestFile(path, self.files[path].encode(), self.files, self.known).told
+            files = {**self.files, self.path: self.text.decode("utf-8", "replace")}
+            self.known[path] = TestFile(path, self.files[path].encode(), files, self.known).told
         return self.known[path]
 
     @cached_property
@@ -160,12 +155,11 @@ class TestFile:
         )
         return frozenset({*names, ALL}) if whole else frozenset(names)
 
-    @staticmethod
-    def _tells_all(one: Statement) -> bool:
+    def _tells_all(self, one: Statement) -> bool:
         """Whether a deciding statement outside tests may have any name outside its file."""
         if GIVEN.match(one.said):
             other = re.search(rb":|\bas\b|\brequire\b", one.said) is not None
-            return other or shows(one.said, one.source)
+            return other or one.start in self._showing
         return EXPORTED.match(one.said) is None
 
     def _loads_checks(self, module: str) -> bool:
@@ -235,13 +229,15 @@ class TestFile:
                 if SUPPORT not in one.declares and not one.declares.isdisjoint(words):
                     words |= one.uses(words)
 
-    def without(self, needed: Collection[Names], kept: Collection[Names], *, hooks: bool) -> bytes:
+    def without(
+        self, needed: Collection[Names], kept: Collection[Names], *, hooks: bool, among: Collection[bytes] | None = None
+    ) -> bytes:
         """The file with the tests `kept` alone, and only what `needed`, some of these, make use of.
 
-        With `hooks`, also hooks and other statements that show nothing stay.
+        With `hooks`, also hooks and other statements that show nothing stay, if they stand `among` some as they are written.
         """
         words = self._needs(one for one in self.statements if any(names in needed for names in one.tests))
-        stay = self._staying(words, needed) if hooks else set()
+        stay = self._staying(words, needed, among) if hooks else set()
         edits, position = [], 0
         for one in self.statements:
             if one.start >= position and one.start not in stay and not self._stays(one, words, needed, kept):
@@ -251,7 +247,12 @@ class TestFile:
                 edits += [Edit(part.start, part.end, " undefined") for part in one.idle(words)]
         return applied(self.text, edits)
 
-    def _staying(self, words: set[bytes], needed: Collection[Names]) -> set[int]:
+    @property
+    def hooks(self) -> frozenset[bytes]:
+        """Hooks and other statements outside tests, as they are written."""
+        return frozenset(one.source for one in self.statements if one.kind in ("other", "hook"))
+
+    def _staying(self, words: set[bytes], needed: Collection[Names], among: Collection[bytes] | None) -> set[int]:
         """Where hooks and other statements begin that show nothing, and do not only make what nobody needs. What they mention
         is added to `words`."""
         stay: set[int] = set()
@@ -266,7 +267,13 @@ class TestFile:
         while size != len(stay):
             size = len(stay)
             for one in self.statements:
-                if one.kind in ("other", "hook") and one.start not in stay and self._may_stay(one, words, fields):
+                if (
+                    one.kind not in ("other", "hook")
+                    or one.start in stay
+                    or (among is not None and one.source not in among)
+                ):
+                    continue
+                if self._may_stay(one, words, fields):
                     stay.add(one.start)
                     words |= one.words
                     self._close(words)

@@ -10,11 +10,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 from sandbox.grading.canaries.insertion import blocks_of
 from sandbox.grading.canaries.scanning import BRACKETS, CLOSED_BY, mask
 from sandbox.grading.observations.brace_tests.braces import Edit, Rewriter
+from sandbox.grading.observations.literals import Shown, shown
 
 Names = tuple[str, ...]
 WORD = re.compile(rb"(?P<before>\.|::)?[ \t]*\b(?P<word>[A-Za-z_]\w*)")
@@ -55,6 +57,10 @@ class Itemised(Rewriter, Protocol):
 
     def items(self, path: str, source: bytes, code: bytes) -> list[Item]:
         """In text order; `code` is `source` with strings and comments blanked out."""
+        ...
+
+    def may_show(self, path: str, item: Item) -> bool:
+        """Whether an item belongs to the tests, and not to the product beside them."""
         ...
 
     def scope(self, path: str) -> str | None:
@@ -157,17 +163,33 @@ class Reached:
                     reached.update(users.get(name, ()))
         return reached
 
+    @cached_property
+    def _shown(self) -> Mapping[str, Shown]:
+        return shown({path: text.decode("utf-8", "replace") for path, text in self._files.items()})
+
+    def _holds(self, key: Key, item: Item) -> bool:
+        """Whether an item of the tests holds a value that the product is not given."""
+        return self._rewriter.may_show(key[0], item) and self._shown[key[0]].within(item.start, item.end)
+
     def _decides(self, key: Key, item: Item) -> bool:
         scope = self._rewriter.scope(key[0])
-        return item.decides or any(
-            ("named", scope, name) not in self._meant and ("method", scope, name) not in self._meant
-            for name in item.hands
+        return (
+            item.decides
+            or self._holds(key, item)
+            or any(
+                ("named", scope, name) not in self._meant and ("method", scope, name) not in self._meant
+                for name in item.hands
+            )
         )
 
     def deciding(self) -> dict[str, set[Names]]:
         """Tests of each file that decide something themselves, by what they lead to, or beside code that always runs."""
         decide = self._leading_to(key for key, item in self._keys() if self._decides(key, item))
-        poisoned = {self._program(key[0]) for key, item in self._keys() if item.stays and item.runs and key in decide}
+        poisoned = {
+            self._program(key[0])
+            for key, item in self._keys()
+            if item.stays and key in decide and (item.runs or self._holds(key, item))
+        }
         found: dict[str, set[Names]] = {path: set() for path in self._files}
         for key, tests in self._tests.items():
             if key in decide or self._program(key[0]) in poisoned:
@@ -179,11 +201,7 @@ class Reached:
 
     def only(self, kept: Mapping[str, Collection[Names]]) -> dict[str, bytes]:
         """The files without other tests than `kept` (path → names), and without what only those lead to."""
-        reached = self._closure(
-            key
-            for key, item in self._keys()
-            if item.stays or any(names in kept.get(key[0], ()) for names in self._tests.get(key, ()))
-        )
+        reached = self._closure([*(key for key, item in self._keys() if item.stays), *self._of_tests(kept)])
         scopes = set(map(self._rewriter.scope, self._files))
         gone = {scope: self._gone(scope, reached) for scope in scopes}
         made = {}
@@ -192,6 +210,25 @@ class Reached:
             dead = gone[self._rewriter.scope(path)]
             made[path] = self._rewriter.mended(text, _without(text, left), dead) if dead or left else text
         return made
+
+    def beside(
+        self, needed: Mapping[str, Collection[Names]], others: Mapping[str, Collection[Names]]
+    ) -> dict[str, set[Names]]:
+        """Those of `others` (path → tests) that lead to nothing but themselves which the tests `needed` do not lead to."""
+        stays = [key for key, item in self._keys() if item.stays]
+        held = self._closure([*stays, *self._of_tests(needed)])
+        found: dict[str, set[Names]] = {path: set() for path in others}
+        for path, tests in others.items():
+            for names in tests:
+                own = set(self._of_tests({path: {names}}))
+                if self._closure(own) <= held | own:
+                    found[path].add(names)
+        return found
+
+    def _of_tests(self, tests: Mapping[str, Collection[Names]]) -> Iterator[Key]:
+        for key, found in self._tests.items():
+            if any(names in tests.get(key[0], ()) for names in found):
+                yield key
 
     def _gone(self, scope: str | None, reached: Collection[Key]) -> set[bytes]:
         """Names of a scope that nothing declares which is reached."""

@@ -10,7 +10,6 @@ from sandbox.grading.canaries.base import Block
 from sandbox.grading.canaries.javascript import JavaScriptTests
 from sandbox.grading.canaries.scanning import arguments_after, brackets, literal_spans
 from sandbox.grading.observations.brace_tests.braces import SITE, Assertion, Edit
-from sandbox.grading.observations.brace_tests.deciding import shows
 from sandbox.grading.observations.reports.operations import is_tame
 
 SUPPORT = " ".join(
@@ -63,9 +62,6 @@ class JavaScriptRewriter:
             if found is not None:
                 position = found.end
                 yield found
-
-    def decides(self, code: bytes) -> bool:
-        return shows(code)
 
     def emptied(self, block: bytes) -> bytes:
         return b""

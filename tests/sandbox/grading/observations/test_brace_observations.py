@@ -79,7 +79,8 @@ def test_javascript(body, found):
 
 
 def go(body: str) -> str:
-    return f'package shop\n\nimport "testing"\n\nfunc TestIt(t *testing.T) {{\n{body}\n}}\n'
+    imports = "; ".join(f'import "{name}"' for name in ("testing", "strings", "fmt", "reflect"))
+    return f"package shop\n\n{imports}\n\nfunc TestIt(t *testing.T) {{\n{body}\n}}\n"
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,20 @@ def test_what_no_kept_test_of_rust_uses_leaves_its_files():
     assert said["tests/common/mod.rs"].strip() == "pub fn other() {}"
 
 
+def test_of_canaries_those_stay_that_need_nothing_which_the_compared_tests_do_not():
+    canaries = """
+func TestWrong(t *testing.T) {
+	if ocDiffers0(t, 0, F(setup(t), 1)) || F(2) != 99 { t.Fatal() }
+}
+
+func TestPolite(t *testing.T) { polite(t, F(double)) }
+"""
+    made = reached(GO, {GO_PATH: GO_FILE + canaries})
+    both = {GO_PATH: {("TestWrong",), ("TestPolite",)}}
+    assert made.beside({GO_PATH: {("TestReports",)}}, both) == {GO_PATH: {("TestWrong",)}}
+    assert made.beside({}, both) == {GO_PATH: set()}, "`setup` is needed by none that is compared"
+
+
 def test_the_products_own_code_beside_unit_tests_of_rust_stays():
     source = "pub fn work() { assert!(true); }\n\n#[test]\nfn a() { work(); }\n\n#[test]\nfn b() {}\n"
     made = reached(RUST, {"src/tests.rs": source}).only({"src/tests.rs": {("b",)}})["src/tests.rs"].decode()

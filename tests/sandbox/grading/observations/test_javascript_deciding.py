@@ -24,8 +24,11 @@ HELPERS = {
 }
 
 
+LOADED = "import { f, g, h, Money, more, wanted } from './f.js';\nimport { readFileSync } from 'node:fs';\n"
+
+
 def suite(body: str, top: str = "") -> str:
-    return f"{top}\ntest('it', (t) => {{\n  {body}\n}});\n\ntest('other', () => {{\n  $observe(9, 's', (f(0)));\n}});\n"
+    return f"{LOADED}{top}\ntest('it', (t) => {{\n  {body}\n}});\n\ntest('other', () => {{\n  $observe(9, 's', (f(0)));\n}});\n"
 
 
 def file(text: str) -> TestFile:
@@ -153,7 +156,7 @@ def test_what_compared_tests_need_stays():
 @pytest.mark.parametrize(
     ("top", "use"),
     [
-        ("const rows = [[new Money(1), new Money(2)]];", "rows[0][0]"),
+        ("const rows = [[new Money(2)]];", "rows[0][0]"),
         ("const golden = JSON.parse(readFileSync('golden.json'));", "golden.name"),
         ("import golden from './golden.json';", "golden.name"),
     ],

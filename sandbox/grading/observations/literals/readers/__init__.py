@@ -1,0 +1,1 @@
+"""Grammars read into the nodes of `nodes.py`."""
