@@ -328,7 +328,7 @@ def memory_run(policy_dir: Path, config: RLConfig, seed: int, scratch: Path) -> 
     reference = build_reference(config, policy_dir, store)
     learner = build_learner(policy, config, seed=seed, reference=reference)
     environments = MemoryEnvironments()
-    client = DirectClient(policy_dir)
+    client = DirectClient(policy_dir, most=max(2048, config.sampling.max_context_tokens or 0))
     services = RolloutServices(
         client=client,
         renderer=policy.renderer,

@@ -18,12 +18,12 @@ from trainer.inference.contract import GenerateRequest, GenerateResponse, Versio
 
 FILES = 13
 FILLER = 7
-"""Lines of a file that mean nothing."""
 ANSWER = "answer.py"
 
 
-def relay(seed: int, split: Split, files: int = FILES) -> TaskSpec:
-    """A task as a pure function of its arguments. The two splits share no word and no name."""
+def relay(seed: int, split: Split, *, files: int = FILES, filler: int = FILLER) -> TaskSpec:
+    """A task as a pure function of its arguments. The two splits share no word and no name. `filler`: lines of a file that mean
+    nothing."""
     rng = random.Random(f"relay:{split}:{seed}")
     # Every digit occurs at every place in both splits; a policy that can copy a name can copy those of the other split.
     numbers = rng.sample([number for number in range(100, 1000) if (number % 7 < 4) == (split == "train")], files)
@@ -32,10 +32,10 @@ def relay(seed: int, split: Split, files: int = FILES) -> TaskSpec:
     code = f"{rng.randint(2, 9)}{rng.randint(2, 9)}"
 
     def body(index: int) -> str:
-        lines = [f"{rng.choice(fillers)} = {rng.choice(fillers)} + {rng.randint(2, 9)}" for _ in range(FILLER)]
-        lines.insert(rng.randrange(FILLER), f"next {[*names, ANSWER][index + 1]}")
+        lines = [f"{rng.choice(fillers)} = {rng.choice(fillers)} + {rng.randint(2, 9)}" for _ in range(filler)]
+        lines.insert(rng.randrange(filler), f"next {[*names, ANSWER][index + 1]}")
         if index == 0:
-            lines.insert(rng.randrange(FILLER), f"return {code}")
+            lines.insert(rng.randrange(filler), f"return {code}")
         return "\n".join(lines) + "\n"
 
     texts = {name: body(index) for index, name in enumerate(names)}

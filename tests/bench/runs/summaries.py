@@ -8,7 +8,10 @@ held-out tasks are played by
 * `truncated`: that policy after STEPS steps of RL in which full windows forget their first turns;
 * `trained`: that policy after STEPS steps of RL with summaries, one reward for every token of the chain.
 
-Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES. What each seed and arm came to is kept
+WINDOW (tokens at which a window is left) is 260. There are more files with a longer one, so that the work takes five windows
+of any length, and the policy's rotary embedding is scaled before SFT. WINDOW=4096 takes hours.
+
+Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES, GROUPS. What each seed and arm came to is kept
 (`points.py`), JOBS of them are measured at a time; the arms are drawn (`figures.py`). JSON lines go to stderr, the result to
 stdout; intervals are 95 % over tasks.
 """
@@ -30,13 +33,16 @@ from typing import Any, Literal
 import plotly.graph_objects as plot
 import torch
 
+from sandbox.tasks.procedural.vocabulary import Split
+from sandbox.tasks.spec import TaskSpec
 from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments, memory_run
-from tests.bench.runs.relay import Expert, relay
+from tests.bench.runs.relay import FILES, FILLER, Expert, relay
 from trainer import policy as policies
 from trainer.config import OptimizerConfig, RewardConfig, RLConfig, SummaryConfig
 from trainer.learning.supervised import Example, SupervisedLearner, batches
+from trainer.policy.context import extend_context
 from trainer.rl.evaluate import EvalReport
 from trainer.rl.rl_sync import DEPLOYMENT, SyncStep, held_out, publish, train
 from trainer.rollouts.episode import RolloutServices, run_episode
@@ -51,7 +57,10 @@ EPISODES = int(os.environ.get("EPISODES", "400"))
 EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
 SAMPLES = int(os.environ.get("SAMPLES", "4"))
 KEEP = 0.8
-TRIGGER = 260
+GROUPS = int(os.environ.get("GROUPS", "6"))
+SHORT, MOST_FILLER = 260, 40
+"""The usual window, and lines that a read of the toy's harness shows whole: longer work has more files."""
+TRIGGER = int(os.environ.get("WINDOW", str(SHORT)))
 """Tokens at which a window is left: the work without summaries takes five times as many."""
 Mode = Literal["summary", "truncate"]
 ARMS: dict[str, tuple[Mode, bool]] = {
@@ -70,14 +79,25 @@ def say(**values: Any) -> None:
     print(json.dumps(values), file=sys.stderr, flush=True)
 
 
-def config(mode: Mode) -> RLConfig:
-    summary = SummaryConfig(trigger_tokens=TRIGGER, mode=mode, max_tokens=40, max_windows=16)
+def task(seed: int, split: Split, window: int = TRIGGER) -> TaskSpec:
+    """Work of five windows of so many tokens."""
+    return relay(seed, split, files=_files(window), filler=FILLER if window == SHORT else MOST_FILLER)
+
+
+def _files(window: int) -> int:
+    return FILES if window == SHORT else window // 102
+
+
+def config(mode: Mode, window: int = TRIGGER) -> RLConfig:
+    summary = SummaryConfig(trigger_tokens=window, mode=mode, max_tokens=40, max_windows=24)
     return toy_rl(
         steps=STEPS,
-        groups_per_step=6,
-        max_in_flight_groups=6,
+        groups_per_step=GROUPS,
+        max_in_flight_groups=GROUPS,
         max_off_policy_steps=0,
-        sampling=toy_sampling(max_context_tokens=460, max_turns=40, max_turn_tokens=60),
+        sampling=toy_sampling(
+            max_context_tokens=window * 460 // 260, max_turns=max(40, 3 * _files(window)), max_turn_tokens=60
+        ),
         harness=toy_harness(summary=summary),
         optimizer=OptimizerConfig(learning_rate=5e-4, warmup_steps=3),
         eval_tasks=EVAL_TASKS,
@@ -97,7 +117,7 @@ async def expert_segments(renderer: policies.ChatRenderer, seed: int) -> tuple[l
     sizes: list[float] = []
     for index in range(EPISODES):
         done = await run_episode(
-            task=relay(100_000 * (seed + 1) + index, "train"), sample=0, session_id=str(index), seed=seed * 7919 + index,
+            task=task(100_000 * (seed + 1) + index, "train"), sample=0, session_id=str(index), seed=seed * 7919 + index,
             settings=EpisodeSettings(settings.sampling, settings.harness, RewardConfig()), services=services,
         )  # fmt: skip
         recorded += done.segments
@@ -120,9 +140,12 @@ def examples(segments: Sequence[Segment], seed: int) -> Iterator[Example]:
 
 def learn_form(out: Path, segments: Sequence[Segment], seed: int) -> Path:
     policy = policies.load(POLICY)
+    most = config("summary").sampling.max_context_tokens
+    assert most is not None
+    extend_context(policy.model, tokens=most, kind="theta")
     optimizer = OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
     learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
-    stream = batches(examples(segments, seed), batch_tokens=3072, seed=seed)
+    stream = batches(examples(segments, seed), batch_tokens=max(3072, 3 * TRIGGER), seed=seed)
     for step, batch in enumerate(islice(stream, SFT_STEPS), 1):
         values = learner.train(batch, step=step)
         if step % 25 == 0:
@@ -145,10 +168,10 @@ async def play(start: Path, seed: int, mode: Mode, *, learn: bool, scratch: Path
         )
 
     if learn:
-        await train(run, lambda index: relay(1_000_000 * (seed + 1) + index, "train"), on_step=on_step)
+        await train(run, lambda index: task(1_000_000 * (seed + 1) + index, "train"), on_step=on_step)
     else:
         await publish(run)
-    tasks = [relay(index, "held-out") for index in range(EVAL_TASKS)]
+    tasks = [task(index, "held-out") for index in range(EVAL_TASKS)]
     result = await held_out(run, tasks, samples=SAMPLES)
     say(seed=seed, mode=mode, learned=learn, pass1=round(result.pass1, 3), interval=result.pass1_interval)
     return result
@@ -193,7 +216,7 @@ def main() -> None:
     seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
     settings = {
         "steps": STEPS, "sft": SFT_STEPS, "episodes": EPISODES, "tasks": EVAL_TASKS, "samples": SAMPLES,
-        "policy": str(POLICY), "keep": KEEP, "trigger": TRIGGER,
+        "policy": str(POLICY), "keep": KEEP, "trigger": TRIGGER, "groups": GROUPS,
     }  # fmt: skip
     where = kept.folder("summaries", settings)
     starts = kept.points(where, [f"start-{seed}" for seed in seeds], start)

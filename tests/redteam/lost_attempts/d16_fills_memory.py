@@ -31,7 +31,6 @@ PAIR = Pair(
         findings=("odd-path", "no-edit", "endless-loop"),
     ),
     honest=works("python3 -c 'len(bytes(200 << 20))'; dd if=/dev/zero of=/tmp/fill bs=1M count=20; rm /tmp/fill"),
-    defence="pid 1 is the last that memory is taken from; a sandbox that the same calls lose twice, and that holds without them, "
-    "is a failure",
+    defence="a sandbox that the same calls lose twice, and that holds without them, is a failure",
     task="inventory",
 )

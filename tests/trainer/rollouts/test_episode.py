@@ -20,6 +20,7 @@ from trainer.rollouts import ending
 from trainer.rollouts.ending import graded
 from trainer.rollouts.episode import run_episode
 from trainer.rollouts.limits import EpisodeLimits
+from trainer.rollouts.losses import Scene
 from trainer.rollouts.open_turn import OpenTurn
 from trainer.rollouts.record import Record, opening_messages
 from trainer.rollouts.turns import EpisodeSettings
@@ -280,7 +281,7 @@ class Outcomes:
         on = self.services
         return await graded(
             Record.begin(self.task, None), bounds, lambda: act(bounds), task=self.task, sample=0, reward=RewardConfig(),
-            slots=on.slots, backend=on.backend, environments=on.environments,
+            slots=on.slots, backend=on.backend, environments=on.environments, scene=Scene(on.backend),
         )  # fmt: skip
 
 

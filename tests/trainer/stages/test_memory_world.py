@@ -14,8 +14,9 @@ from sandbox.harness.session import Session
 from sandbox.harness.types import ToolCall
 from sandbox.tasks.procedural import generate
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments
-from tests.bench.runs.relay import Expert, relay
+from tests.bench.runs.relay import Expert
 from tests.bench.runs.summaries import TRIGGER, config
+from tests.bench.runs.summaries import task as task_of
 from tests.trainer.stages.memory import BASE_POLICY
 from trainer import policy as policies
 from trainer.config import RewardConfig
@@ -59,11 +60,11 @@ async def test_the_visible_test_says_what_run_tests_says() -> None:
     assert passing.output == "1 passed\nexit code 0"
 
 
-def play(keep: float, mode: str, count: int = 4) -> list[Trajectory]:
+def play(keep: float, mode: str, count: int = 4, window: int = TRIGGER) -> list[Trajectory]:
     renderer = policies.make_renderer(policies.load_tokenizer(BASE_POLICY))
     environments = MemoryEnvironments()
     assert mode in ("summary", "truncate")
-    settings = config(mode)
+    settings = config(mode, window)
     services = RolloutServices(
         client=Expert(renderer, keep=keep), renderer=renderer, backend=MemoryBackend(environments),
         environments=environments, deployment="policy", slots=asyncio.Semaphore(4),
@@ -73,7 +74,12 @@ def play(keep: float, mode: str, count: int = 4) -> list[Trajectory]:
         chosen = EpisodeSettings(settings.sampling, settings.harness, RewardConfig())
         return [
             await run_episode(
-                task=relay(n, "train"), sample=0, session_id=str(n), seed=n, settings=chosen, services=services
+                task=task_of(n, "train", window),
+                sample=0,
+                session_id=str(n),
+                seed=n,
+                settings=chosen,
+                services=services,
             )
             for n in range(count)
         ]
@@ -81,14 +87,16 @@ def play(keep: float, mode: str, count: int = 4) -> list[Trajectory]:
     return asyncio.run(all_of_them())
 
 
-def test_work_of_five_windows_is_done_with_summaries_and_forgotten_without() -> None:
-    kept = play(1.0, "summary")
-    assert [t.reward for t in kept] == [1.0] * 4
+@pytest.mark.parametrize("window", [TRIGGER, 4096])
+def test_work_of_five_windows_is_done_with_summaries_and_forgotten_without(window: int) -> None:
+    count = 4 if window == TRIGGER else 2
+    kept = play(1.0, "summary", count, window)
+    assert [t.reward for t in kept] == [1.0] * count
     renderer = policies.make_renderer(policies.load_tokenizer(BASE_POLICY))
     for t in kept:
         said = [turn for turn in t.turns if not turn.summary]
         tokens = sum(turn.token_end - turn.token_start + len(renderer.observe(turn.results)) for turn in said)
         opening = len(renderer.start(list(t.messages)))
-        assert opening + tokens > 5 * TRIGGER and len(t.segments) > 5, (opening, tokens)
-    assert sum(t.reward or 0.0 for t in play(1.0, "truncate")) == 0.0
-    assert sum(t.reward or 0.0 for t in play(0.0, "summary")) == 0.0
+        assert opening + tokens > 5 * window and len(t.segments) > 5, (opening, tokens)
+    assert sum(t.reward or 0.0 for t in play(1.0, "truncate", count, window)) == 0.0
+    assert sum(t.reward or 0.0 for t in play(0.0, "summary", count, window)) == 0.0
