@@ -15,7 +15,7 @@ MAX_ROLLOUTS = 100_000
 
 
 class Wanted(Body):
-    """Sources of a dataset, and suites to keep clear of."""
+    """Sources of a dataset, and suites to decontaminate against."""
 
     folder: str = Field(default="", max_length=400, description="File or folder below the data folder's `incoming`")
     rollouts: str = Field(
@@ -25,7 +25,7 @@ class Wanted(Body):
     )
     most: int = Field(default=MAX_ROLLOUTS, gt=0, le=MAX_ROLLOUTS, description="Most rollouts, the newest first")
     suites: list[str] | None = Field(
-        default=None, description="Suites to keep clear of; all that are held out or benchmarks when not given"
+        default=None, description="Suites to decontaminate against; all that are held out or benchmarks when not given"
     )
 
 
@@ -34,7 +34,7 @@ class DatasetIn(Wanted):
 
 
 class CorpusWanted(Body):
-    """Sources of a corpus, and suites to keep clear of."""
+    """Sources of a corpus, and suites to decontaminate against."""
 
     sources: list[Annotated[str, Field(min_length=1, max_length=400)]] = Field(
         default=[],
@@ -43,7 +43,7 @@ class CorpusWanted(Body):
         "`incoming`",
     )
     suites: list[str] | None = Field(
-        default=None, description="Suites to keep clear of; all that are held out or benchmarks when not given"
+        default=None, description="Suites to decontaminate against; all that are held out or benchmarks when not given"
     )
 
 

@@ -66,7 +66,9 @@ def create_evaluation(
             return found
     usable = tasks if release else suite.memberships.exclude(task_version__controls_ok=False).count()
     if not usable:
-        raise UserError("suite", f"suite {suite.name!r} has no usable tasks; build it or look at its rejected controls")
+        raise UserError(
+            "suite", f"suite {suite.name!r} has no usable tasks; build it or see why validation rejected its tasks"
+        )
     if not 1 <= samples <= 64:
         raise UserError("samples", f"1 to 64 rollouts a task, not {samples}")
     if tasks < 1:

@@ -110,7 +110,7 @@ def _checked(config: RunConfig, weights: Weights) -> tuple[Derived, list[str]]:
 
 
 def _beside(rejected: int) -> str:
-    return f" (and {rejected} that failed their controls)" if rejected else ""
+    return f" (and {rejected} that failed validation)" if rejected else ""
 
 
 def _usable_tasks(name: str, field: str) -> tuple[int, int]:

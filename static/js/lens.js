@@ -135,7 +135,7 @@ export function startLens(page, { selected }) {
   function pager(data) {
     const nav = make("nav", "pager");
     nav.setAttribute("aria-label", "Token pages");
-    for (const [words, at] of [["Before", data.before], ["After", data.after]]) {
+    for (const [words, at] of [["Previous", data.before], ["Next", data.after]]) {
       if (at === null) continue;
       const button = nav.appendChild(make("button", "button button--small", words));
       button.type = "button";

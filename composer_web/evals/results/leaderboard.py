@@ -249,7 +249,7 @@ def _standing(member: Any, count: dict[str, int]) -> TaskResult:
     verdicts = passed + failed
     flag, why = "", ""
     if member.task_version.controls_ok is False:
-        flag, why = "broken", "its controls fail now"
+        flag, why = "broken", "its validation fails now"
     elif member.held:
         flag, why = "broken", "it is in quarantine"
     elif lost and lost / (verdicts + lost) >= LOST_SHARE:

@@ -46,7 +46,7 @@ def publish(
     fresh = list(suite.versions.filter(controls_ok=True).order_by("memberships__position").distinct())
     if not fresh:
         raise UserError(
-            "suite", f"no task of suite {suite.name!r} has passed its controls; run them on the suite's page"
+            "suite", f"no task of suite {suite.name!r} has passed validation; validate them on the suite's page"
         )
     kept = _kept(previous) if keep and previous else []
     versions = list({version.pk: version for version in (*kept, *fresh)}.values())

@@ -357,12 +357,12 @@ def _prove_task(group: Group, plan: Plan, held: leases.Held) -> None:
     work = run_controls(backend=loop.backend, environments=loop.environments, task=plan.task, k=CONTROL_RUNS)
     controls = _wait(work, group=group, held=held, seconds=QUICK_CONTROLS * grading_seconds(plan.task))
     if not controls.graded:
-        raise GroupFailed(Cause.HOST_FAILED, f"the controls of the task could not be graded: {controls.reason}")
+        raise GroupFailed(Cause.HOST_FAILED, f"the task could not be validated: {controls.reason}")
     survives_restart(record_controls)(
         version=group.task_version, controls=controls.model_dump(mode="json"), ok=controls.ok
     )
     if not controls.ok:
-        raise GroupEnded(Cause.TASK_INVALID, f"the task fails its controls and was rejected: {controls.reason}")
+        raise GroupEnded(Cause.TASK_INVALID, f"the task fails validation and was rejected: {controls.reason}")
 
 
 def _wait(work: Coroutine[Any, Any, T], *, group: Group, held: leases.Held, seconds: float) -> T:

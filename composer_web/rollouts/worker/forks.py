@@ -45,7 +45,7 @@ def request_fork(*, rollout: Rollout, turn: int, count: int, reference: str = ""
     UserError, NotFound (no trajectory is recorded), ArtifactError.
     """
     if not 1 <= count <= MAX:
-        raise UserError("count", f"1 to {MAX} continuations, not {count}")
+        raise UserError("count", f"1 to {MAX} samples, not {count}")
     if not rollout.artifact_key:
         raise NotFound("recorded trajectory of rollout", f"{rollout.pk} (it is {rollout.state})")
     selectors.require_kept(rollout)

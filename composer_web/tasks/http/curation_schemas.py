@@ -61,7 +61,7 @@ class BulkIn(Body):
     value: str = Field(
         default="",
         max_length=2000,
-        description="Tags by commas, a side, the name of a suite; nothing for leave_training",
+        description="Tags by commas, a split, the name of a suite; nothing for leave_training",
     )
     tasks: list[str] = Field(min_length=1, max_length=5000, description="Slugs")
 

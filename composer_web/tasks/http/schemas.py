@@ -47,7 +47,7 @@ class TaskOut(Schema):
         description="Share of rollouts that solved the newest version when it was last measured; null: not measured"
     )
     review: str = Field(description="new, one (review), admitted, rejected, disputed: of the newest version")
-    split: str = Field(description="Side that a person put it on: train, held-out, benchmark or empty")
+    split: str = Field(description="Split that a person chose: train, held-out, benchmark or empty")
     tags: list[str]
     created_at: datetime
 

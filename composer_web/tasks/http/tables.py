@@ -207,7 +207,7 @@ class GeneratorRunTable(Table):
     seconds = tables.Column(verbose_name="Wall time", attrs=NUMBER)
     control_seconds = tables.Column(verbose_name="Validation", attrs=NUMBER)
     model_tokens = NumberColumn(verbose_name="Model tokens")
-    rejected = tables.Column(verbose_name="Why not", orderable=False, default="–")
+    rejected = tables.Column(verbose_name="Rejected because", orderable=False, default="–")
     created_at = AgoColumn(verbose_name="Run")
 
     empty_template = "tasks/generators_empty.html"

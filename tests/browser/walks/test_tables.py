@@ -22,7 +22,6 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 
 FIRST_ROW = 220
 """Pixels from the top of the page to the first row of a list, at most."""
-# Not yet /generators/ and /imports/: their forms stand above their rows.
 LISTS = (
     "/runs/", "/runs/sweeps/", "/runs/studies/", "/runs/templates/", "/rollouts/", "/rollouts/exports/", "/findings/", "/tasks/",
     "/tasks/changes/", "/tasks/disagreements/", "/suites/", "/environments/", "/evaluations/", "/evaluations/releases/",

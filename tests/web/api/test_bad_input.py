@@ -300,7 +300,7 @@ def test_a_bundle_whose_oracle_fails(
     assert answer["versions"][0]["controls_ok"] is False and answer["versions"][0]["controls"]["reason"] == reason
     arguments = ("--set", "stage.suite=broken", "--set", "stage.eval_suite=null")
     assert cli("runs", "create", "--preset", "rl-smoke", *arguments)[0] == 1
-    assert "'broken' has 0 (and 1 that failed their controls)" in capsys.readouterr().err
+    assert "'broken' has 0 (and 1 that failed validation)" in capsys.readouterr().err
 
 
 # -- a policy that emits malformed calls or never stops -------------------------------------------------------

@@ -196,7 +196,7 @@ def test_three_releases_of_a_benchmark(first: Release) -> None:
 def test_a_broken_task_is_flagged(first: Release) -> None:
     member = first.members.get(position=2)
     record_controls(version=member.task_version, controls={"bundle_hash": member.task_version.bundle_hash}, ok=False)
-    assert [(s.flag, s.why) for s in leaderboard.tasks(first)][2] == ("broken", "its controls fail now")
+    assert [(s.flag, s.why) for s in leaderboard.tasks(first)][2] == ("broken", "its validation fails now")
 
 
 def test_contamination_is_by_content(first: Release) -> None:

@@ -83,8 +83,8 @@ class TestAsking:
         [
             ({"turn": 3, "count": 1}, "choose one from 1 to 2; the last turn ended the episode"),
             ({"turn": 0, "count": 1}, "choose one from 1 to 2"),
-            ({"turn": 1, "count": 0}, "1 to 64 continuations, not 0"),
-            ({"turn": 1, "count": 65}, "1 to 64 continuations, not 65"),
+            ({"turn": 1, "count": 0}, "1 to 64 samples, not 0"),
+            ({"turn": 1, "count": 65}, "1 to 64 samples, not 65"),
             ({"turn": 1, "count": 1, "reference": "nobody"}, "there is no policy 'nobody'"),
         ],
     )

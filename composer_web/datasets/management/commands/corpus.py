@@ -32,7 +32,7 @@ class Command(ProjectCommand):
         )  # fmt: skip
         parser.add_argument(
             "--against", action="append", metavar="SUITE",
-            help="keep clear of this suite; may be given again; default: all that are held out or benchmarks",
+            help="decontaminate against this suite; may be given again; default: all that are held out or benchmarks",
         )  # fmt: skip
 
     def handle(self, *args: Any, **options: Any) -> None:
