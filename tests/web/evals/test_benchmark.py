@@ -84,7 +84,7 @@ def test_a_release_needs_tasks_that_passed_their_controls(first: Release) -> Non
     with pytest.raises(UserError, match="exactly these tasks"):
         releases.publish(benchmark="bench", suite=first.suite, unreviewed=True)
     unproved = build_suite(name="raw", purpose="benchmark", specs=[generate(9, "held-out")])
-    with pytest.raises(UserError, match="run them on the suite's page"):
+    with pytest.raises(UserError, match="validate them on the suite's page"):
         releases.publish(benchmark="bench", suite=unproved)
 
 
