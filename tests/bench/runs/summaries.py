@@ -11,7 +11,7 @@ held-out tasks are played by
 WINDOW (tokens at which a window is left) is 260. There are more files with a longer one, so that the work takes five windows
 of any length, and the policy's rotary embedding is scaled before SFT. WINDOW=4096 takes hours.
 
-Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES, GROUPS. What each seed and arm came to is kept
+Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES, GROUPS_PER_STEP. What each seed and arm came to is kept
 (`points.py`), JOBS of them are measured at a time; the arms are drawn (`figures.py`). JSON lines go to stderr, the result to
 stdout; intervals are 95 % over tasks.
 """
@@ -57,7 +57,7 @@ EPISODES = int(os.environ.get("EPISODES", "400"))
 EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
 SAMPLES = int(os.environ.get("SAMPLES", "4"))
 KEEP = 0.8
-GROUPS = int(os.environ.get("GROUPS", "6"))
+GROUPS = int(os.environ.get("GROUPS_PER_STEP", "6"))
 SHORT, MOST_FILLER = 260, 40
 """The usual window, and lines that a read of the toy's harness shows whole: longer work has more files."""
 TRIGGER = int(os.environ.get("WINDOW", str(SHORT)))
