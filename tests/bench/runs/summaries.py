@@ -11,9 +11,9 @@ held-out tasks are played by
 WINDOW (tokens at which a window is left) is 260. There are more files with a longer one, so that the work takes five windows
 of any length, and the policy's rotary embedding is scaled before SFT. WINDOW=4096 takes hours.
 
-Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES, GROUPS_PER_STEP. What each seed and arm came to is kept
-(`points.py`), JOBS of them are measured at a time; the arms are drawn (`figures.py`). JSON lines go to stderr, the result to
-stdout; intervals are 95 % over tasks.
+Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES, GROUPS_PER_STEP. What each seed and arm
+came to is kept (`points.py`), JOBS of them are measured at a time; the arms are drawn (`figures.py`). JSON lines go to stderr,
+the result to stdout; intervals are 95 % over tasks.
 """
 
 from __future__ import annotations
