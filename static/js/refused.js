@@ -24,7 +24,10 @@ function fill(form, values) {
     if (field.matches("[type=checkbox], [type=radio]")) write(field, { checked: Boolean(texts?.includes(field.value)) });
     else if (field.matches("select")) {
       if (texts || field.multiple) write(field, { chosen: texts ?? [] });
-    } else if (texts?.length) write(field, { text: texts.shift() });
+    } else if (texts?.length) {
+      const text = texts.shift();
+      if (field.value === field.defaultValue) write(field, { text }); // what was typed while this loaded stays
+    }
     if (JSON.stringify(read(field)) === before) continue;
     for (const event of ["input", "change"]) field.dispatchEvent(new Event(event, { bubbles: true }));
   }
