@@ -141,7 +141,7 @@ async def require_controls(*, backend: Backend, environments: EnvironmentStore, 
     if not controls.graded:
         raise SandboxError(f"the controls of task {task.id} could not be run: {controls.reason}")
     if not controls.ok:
-        raise TaskInvalid(f"task {task.id} fails its controls: {controls.reason}", remedy="It cannot join a suite")
+        raise TaskInvalid(f"task {task.id} fails validation: {controls.reason}", remedy="It cannot join a suite")
     return controls
 
 

@@ -114,9 +114,7 @@ def test_what_an_older_grading_accepted_is_proved_before_it_is_used(server: Chat
     )
     tasks.start(evaluation_id=made.pk)
     for group in made.groups.all():
-        assert execute(group.pk).startswith(
-            "dropped: the task fails its controls and was rejected: the oracle is failed"
-        )
+        assert execute(group.pk).startswith("dropped: the task fails validation and was rejected: the oracle is failed")
     version.refresh_from_db()
     assert version.proof is False and version.controls["grader"] == GRADER and not server.requests
 

@@ -198,7 +198,7 @@ def test_a_suite_without_prompts_left_fails_the_run_with_a_remedy(running: Run) 
     record_version(run=running, version=1)
     for _ in range(12):
         for group in Group.objects.filter(run=running, state="dispatched"):
-            services.drop(group=group, loss=Loss(Cause.TASK_INVALID, "the task fails its controls"))
+            services.drop(group=group, loss=Loss(Cause.TASK_INVALID, "the task fails validation"))
     running.refresh_from_db()
     assert running.state == "failed"
     assert "ran out of prompts" in running.failure and "larger suite" in running.failure
@@ -264,7 +264,7 @@ def test_losses_in_a_row_pause_the_run_with_their_cause_and_a_resume_counts_anew
     # What a person or a task ended is no fault of the installation.
     assert services.pump(run_id=running.pk) > 0
     for group in Group.objects.filter(run=running, state="dispatched")[:3]:
-        services.drop(group=group, loss=Loss(Cause.TASK_INVALID, "the task fails its controls"))
+        services.drop(group=group, loss=Loss(Cause.TASK_INVALID, "the task fails validation"))
     assert scheduling.fault(running) is None
 
 

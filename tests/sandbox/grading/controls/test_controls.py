@@ -83,7 +83,7 @@ async def test_a_task_that_must_not_train(backend, environments, control, update
     task = CALLS_TASK.model_copy(update=update)
     controls = await control(task)
     assert not controls.ok and controls.graded and controls.reason.startswith(reason)
-    with pytest.raises(TaskInvalid, match="fails its controls"):
+    with pytest.raises(TaskInvalid, match="fails validation"):
         await require_controls(backend=backend, environments=environments, task=task)
 
 
