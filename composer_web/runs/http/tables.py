@@ -9,6 +9,7 @@ import django_tables2 as tables
 from django.db.models import F, FloatField, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
+from django.db.models.lookups import IsNull
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
@@ -24,6 +25,8 @@ from composer_web.ui.texts.glossary import sentence
 from trainer.learning.metrics import METRICS
 
 DONE = mark_safe(' class="done"')
+SAMPLES = {"eval/best_of_k": "eval_samples", "reward/best_of_k": "group_size"}
+"""Metric → the setting of its run that is its K."""
 
 
 class LatestColumn(tables.Column):
@@ -42,6 +45,29 @@ class LatestColumn(tables.Column):
         return queryset.order_by(ordered, "-pk"), True
 
 
+class BestColumn(LatestColumn):
+    """A best of K, with its K. Values of different K do not compare, so the runs of one K stand together."""
+
+    def __init__(self, show: Callable[[Any], str], *, accessor: str, samples: str, **kwargs: Any) -> None:
+        super().__init__(show, accessor=accessor, **kwargs)
+        self.samples = samples
+
+    def render(self, value: float | None, record: Run, table: RunTable) -> str:  # type: ignore[override]
+        shown = self.show(value)
+        return shown if value is None else f"{shown} of {table.samples[record.pk][self.samples] or 'K'}"
+
+    def order(self, queryset: QuerySet[Run], is_descending: bool) -> tuple[QuerySet[Run], bool]:
+        return _by_k(queryset, self.samples, F(self.column), is_descending)
+
+
+def _by_k(queryset: QuerySet[Run], samples: str, value: Any, is_descending: bool) -> tuple[QuerySet[Run], bool]:
+    """Runs without a value last, the largest K first, then by value."""
+    keyed = queryset.annotate(best_value=value)
+    ordered = F("best_value").desc() if is_descending else F("best_value").asc()
+    without = IsNull(F("best_value"), True).asc()
+    return keyed.order_by(without, F(f"config__stage__{samples}").desc(), ordered, "-pk"), True
+
+
 class MetricColumn(tables.Column):
     """Last value and curve of a metric that somebody added to the table. Runs without it sort last."""
 
@@ -53,12 +79,15 @@ class MetricColumn(tables.Column):
     def render(self, record: Run, table: RunTable) -> str:
         value = record.latest.get(self.metric)
         drawn = ui.spark(list(table.sparklines.get((record.pk, self.metric), ())), self.metric)
-        return format_html(
-            '<span class="row nowrap">{} <span class="num">{}</span></span>', drawn, ui.quantity(value, self.unit)
-        )
+        shown = ui.quantity(value, self.unit)
+        if value is not None and (samples := SAMPLES.get(self.metric)):
+            shown = f"{shown} of {table.samples[record.pk][samples] or 'K'}"
+        return format_html('<span class="row nowrap">{} <span class="num">{}</span></span>', drawn, shown)
 
     def order(self, queryset: QuerySet[Run], is_descending: bool) -> tuple[QuerySet[Run], bool]:
         by = Cast(KeyTextTransform(self.metric, "latest"), FloatField())
+        if samples := SAMPLES.get(self.metric):
+            return _by_k(queryset, samples, by, is_descending)
         ordered = by.desc(nulls_last=True) if is_descending else by.asc(nulls_last=True)
         return queryset.order_by(ordered, "-pk"), True
 
@@ -115,9 +144,9 @@ class RunTable(ChosenTable):
     pass1 = LatestColumn(ui.percent, accessor="pass1", verbose_name="Held-out pass@1")
     policy_in = tables.Column(verbose_name="From", linkify=("policies:detail", {"name": tables.A("policy_in__name")}))
     tags = tables.Column(orderable=False, empty_values=([],), default="")
-    best = LatestColumn(ui.percent, accessor="best_of_k", verbose_name="Held-out best of K")
+    best = BestColumn(ui.percent, accessor="best_of_k", samples="eval_samples", verbose_name="Held-out best of K")
     reward = LatestColumn(ui.num, accessor="reward", verbose_name="Reward")
-    best_reward = LatestColumn(ui.num, accessor="best_reward", verbose_name="Best-of-K reward")
+    best_reward = BestColumn(ui.num, accessor="best_reward", samples="group_size", verbose_name="Best-of-K reward")
     loss = LatestColumn(ui.num, accessor="loss", verbose_name="Training loss")
     heldout_loss = LatestColumn(ui.num, accessor="heldout_loss", verbose_name="Held-out loss")
     entropy = LatestColumn(ui.num, accessor="entropy", verbose_name="Entropy")
@@ -179,18 +208,12 @@ class RunTable(ChosenTable):
         return sparklines([row.record.pk for row in self.paginated_rows], names)
 
     @cached_property
-    def samples(self) -> dict[int, tuple[int | None, int | None]]:
-        """Samples of an evaluation and of a group in this page's runs, whose configurations are not read."""
+    def samples(self) -> dict[int, dict[str, int | None]]:
+        """K of each best of K in this page's runs, whose configurations are not read."""
         shown = Run.objects.filter(pk__in=[row.record.pk for row in self.paginated_rows])
-        rows = shown.values_list("pk", "config__stage__eval_samples", "config__stage__group_size")
-        return {pk: (evaluated, grouped) for pk, evaluated, grouped in rows}
-
-    def render_best(self, record: Run, value: float | None) -> str:
-        """With its K: values of different K do not compare."""
-        return ui.percent(value) if value is None else f"{ui.percent(value)} of {self.samples[record.pk][0] or 'K'}"
-
-    def render_best_reward(self, record: Run, value: float | None) -> str:
-        return ui.num(value) if value is None else f"{ui.num(value)} of {self.samples[record.pk][1] or 'K'}"
+        names = sorted(set(SAMPLES.values()))
+        rows = shown.values_list("pk", *(f"config__stage__{name}" for name in names))
+        return {pk: dict(zip(names, found, strict=True)) for pk, *found in rows}
 
     def render_kind(self, record: Run) -> str:
         return record.get_kind_display()

@@ -38,6 +38,7 @@ def _supervised(latest: Mapping[str, float]) -> list[Figure]:
 
 def _rl(run: Run) -> list[Figure]:
     latest: Mapping[str, float] = run.latest
+    stage = run.config.get("stage", {})
     counts = rollouts.verdict_counts(run=run)
     found = rollouts.finding_counts(run=run)
     passed = f"{ui.num(counts['passed'])} passed, {ui.num(counts['failed'])} failed"
@@ -46,13 +47,13 @@ def _rl(run: Run) -> list[Figure]:
             "Reward",
             "reward/mean",
             latest,
-            note=f"best of K {ui.num(latest.get('reward/best_of_k'))}",
+            note=f"best of {stage.get('group_size', 'K')}: {ui.num(latest.get('reward/best_of_k'))}",
         ),
         metric(
             "Held-out pass@1",
             "eval/pass1",
             latest,
-            note=f"best of K {ui.percent(latest.get('eval/best_of_k'))}",
+            note=f"best of {stage.get('eval_samples', 'K')}: {ui.percent(latest.get('eval/best_of_k'))}",
         ),
         metric(
             "Zero-advantage groups",

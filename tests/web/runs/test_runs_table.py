@@ -237,6 +237,31 @@ def test_any_metric_is_a_column_with_a_curve_and_columns_keep_their_order(
     assert 'value="metric:m3" checked' in viewer.get(f"/runs/?cols={many}").content.decode()
 
 
+def test_a_best_of_k_is_sorted_among_runs_of_its_k(three: list[Run], people: dict[str, User]) -> None:
+    """Best of 16 says nothing beside best of 4: the runs of one K stand together, those without a value last."""
+    for run, (samples, best) in zip(three, ((4, 0.9), (16, 0.5), (16, 0.6)), strict=True):
+        raw = {**run.config, "stage": {**run.config["stage"], "eval_samples": samples}}
+        Run.objects.filter(pk=run.pk).update(config=raw)
+        run_metrics.record(run=run, step=3, values={"eval/best_of_k": best})
+    none = services.create_run(config=three[0].configuration.model_copy(update={"name": "not-evaluated"}))
+    viewer = visitor(people["viewer"])
+
+    def order(query: str) -> list[int]:
+        html = viewer.get(f"/runs/?{query}").content.decode()
+        body = html[html.index("<tbody") :]
+        return sorted((run.pk for run in (*three, none)), key=lambda pk: body.index(f'href="/runs/{pk}/"'))
+
+    a, b, c = (run.pk for run in three)
+    assert (
+        order("cols=best&sort=-best")
+        == order("sort=-metric:eval/best_of_k&cols=metric:eval/best_of_k")
+        == [c, b, a, none.pk]
+    )
+    assert order("cols=best&sort=best") == [b, c, a, none.pk]
+    shown = viewer.get("/runs/?cols=metric:eval/best_of_k").content.decode()
+    assert re.search(r"60\.0.% of 16<", shown) and re.search(r"90\.0.% of 4<", shown)
+
+
 def test_the_best_runs_are_found_by_their_metrics(three: list[Run], people: dict[str, User], bearer: Bearer) -> None:
     """Sorted by a stored last value, those without one last in either order; filtered by the least that is asked for."""
     measured = {three[0].pk: {"eval/pass1": 0.25, "reward/mean": -1.5}, three[2].pk: {"eval/pass1": 0.75}}

@@ -88,7 +88,11 @@ def test_every_tab_of_a_run_keeps_its_frame(running: Run, people: dict[str, User
         html = client.get(address).content.decode()
         assert re.search(rf'href="{address}"\s+aria-current="page"', html), address
         assert html.count("<h1") == 1, address
-        assert f'data-run="{running.pk}"' in html, "among the recent runs"
+        assert re.search(rf'data-run="{running.pk}"[^>]*aria-current="true"', html), "among the recent runs, and marked"
+    here = {"HX-Current-URL": f"http://testserver/runs/{running.pk}/logs/?level=error"}
+    assert 'aria-current="true"' in client.get("/runs/recent/", headers=here).content.decode()
+    elsewhere = {"HX-Current-URL": "http://testserver/tasks/"}
+    assert 'aria-current="true"' not in client.get("/runs/recent/", headers=elsewhere).content.decode()
     switch = client.get(f"/runs/switch/?run={running.pk}&tab=charts").content.decode()
     assert f"/runs/{running.pk}/" not in switch and "There is no other run" in switch
 
