@@ -144,7 +144,7 @@ def learn_form(out: Path, segments: Sequence[Segment], seed: int) -> Path:
     assert most is not None
     extend_context(policy.model, tokens=most, kind="theta")
     optimizer = OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
-    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS)
+    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS, precision="float32")
     stream = batches(examples(segments, seed), batch_tokens=max(3072, 3 * TRIGGER), seed=seed)
     for step, batch in enumerate(islice(stream, SFT_STEPS), 1):
         values = learner.train(batch, step=step)
