@@ -9,7 +9,8 @@ held-out tasks are played by
 * `trained`: that policy after STEPS steps of RL with summaries, one reward for every token of the chain.
 
 WINDOW (tokens at which a window is left) is 260. There are more files with a longer one, so that the work takes five windows
-of any length, and the policy's rotary embedding is scaled before SFT. WINDOW=4096 takes hours.
+of any length; the policy's rotary embedding is scaled before SFT, which goes from short windows to long ones (`ladder`).
+WINDOW=4096 takes hours.
 
 Episodes run in memory (`memory.py`). SEEDS, STEPS, SFT_STEPS, EVAL_TASKS, SAMPLES, GROUPS_PER_STEP. What each seed and arm
 came to is kept (`points.py`), JOBS of them are measured at a time; the arms are drawn (`figures.py`). JSON lines go to stderr,
@@ -105,10 +106,15 @@ def config(mode: Mode, window: int = TRIGGER) -> RLConfig:
     )
 
 
-async def expert_segments(renderer: policies.ChatRenderer, seed: int) -> tuple[list[Segment], float]:
+def ladder(window: int = TRIGGER) -> list[int]:
+    """Windows of SFT, each at most four times as long as the one before: a copy over 4,096 tokens is learned after one over 260."""
+    return [window] if window <= SHORT else [*ladder(max(SHORT, window // 4)), window]
+
+
+async def expert_segments(renderer: policies.ChatRenderer, seed: int, window: int) -> tuple[list[Segment], float]:
     """Windows of the careless expert's episodes, and how many windows the work takes without summaries (mean)."""
     environments = MemoryEnvironments()
-    settings = config("summary")
+    settings = config("summary", window)
     services = RolloutServices(
         client=Expert(renderer, keep=KEEP), renderer=renderer, backend=MemoryBackend(environments),
         environments=environments, deployment=DEPLOYMENT, slots=asyncio.Semaphore(8),
@@ -117,15 +123,16 @@ async def expert_segments(renderer: policies.ChatRenderer, seed: int) -> tuple[l
     sizes: list[float] = []
     for index in range(EPISODES):
         done = await run_episode(
-            task=task(100_000 * (seed + 1) + index, "train"), sample=0, session_id=str(index), seed=seed * 7919 + index,
-            settings=EpisodeSettings(settings.sampling, settings.harness, RewardConfig()), services=services,
+            task=task(100_000 * (seed + 1) + index, "train", window), sample=0, session_id=str(index),
+            seed=seed * 7919 + index, settings=EpisodeSettings(settings.sampling, settings.harness, RewardConfig()),
+            services=services,
         )  # fmt: skip
         recorded += done.segments
         if done.reward:
             said = [turn for turn in done.turns if not turn.summary]
             read = sum(len(renderer.observe(turn.results)) for turn in said[:-1])
             opening = len(renderer.start(list(done.messages)))
-            sizes.append((opening + read + sum(t.token_end - t.token_start for t in said)) / TRIGGER)
+            sizes.append((opening + read + sum(t.token_end - t.token_start for t in said)) / window)
     if not sizes:
         raise ValueError(f"none of EPISODES={EPISODES} expert episodes was solved; raise EPISODES")
     return recorded, fmean(sizes)
@@ -138,19 +145,22 @@ def examples(segments: Sequence[Segment], seed: int) -> Iterator[Example]:
             yield Example(list(segment.tokens), [1.0 if mask else 0.02 for mask in segment.loss_mask])
 
 
-def learn_form(out: Path, segments: Sequence[Segment], seed: int) -> Path:
-    policy = policies.load(POLICY)
-    most = config("summary").sampling.max_context_tokens
-    assert most is not None
-    extend_context(policy.model, tokens=most, kind="theta")
+def learn_form(policy: policies.Policy, segments: Sequence[Segment], seed: int, window: int) -> None:
+    """SFT_STEPS at the usual window, a third as many at each longer one."""
+    steps = SFT_STEPS if window <= SHORT else SFT_STEPS // 3
     optimizer = OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
-    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=SFT_STEPS, precision="float32")
-    stream = batches(examples(segments, seed), batch_tokens=max(3072, 3 * TRIGGER), seed=seed)
-    for step, batch in enumerate(islice(stream, SFT_STEPS), 1):
+    learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=steps, precision="float32")
+    stream = batches(examples(segments, seed), batch_tokens=max(3072, 3 * window), seed=seed)
+    for step, batch in enumerate(islice(stream, steps), 1):
         values = learner.train(batch, step=step)
-        if step % 25 == 0:
-            say(seed=seed, sft=step, loss=round(values["loss/train"], 4), accuracy=round(values["loss/accuracy"], 4))
-    return policies.save(policy, out)
+        if step % 20 == 0:
+            say(
+                seed=seed,
+                window=window,
+                sft=step,
+                loss=round(values["loss/train"], 4),
+                accuracy=round(values["loss/accuracy"], 4),
+            )
 
 
 async def play(start: Path, seed: int, mode: Mode, *, learn: bool, scratch: Path) -> EvalReport:
@@ -178,16 +188,22 @@ async def play(start: Path, seed: int, mode: Mode, *, learn: bool, scratch: Path
 
 
 def start(key: str, where: Path) -> dict[str, Any]:
-    """Of `start-SEED`: the policy after SFT, beside its point, and the windows that the work takes."""
+    """The policy of `start-SEED` after SFT, beside its point, and the windows that the work takes."""
     seed = int(key.removeprefix("start-"))
-    renderer = policies.make_renderer(policies.load_tokenizer(POLICY))
-    segments, windows = asyncio.run(expert_segments(renderer, seed))
-    learn_form(where / key, segments, seed)
+    policy = policies.load(POLICY)
+    most = config("summary").sampling.max_context_tokens
+    assert most is not None
+    extend_context(policy.model, tokens=most, kind="theta")
+    windows = 0.0
+    for window in ladder():
+        segments, windows = asyncio.run(expert_segments(policy.renderer, seed, window))
+        learn_form(policy, segments, seed, window)
+    policies.save(policy, where / key)
     return {"windows": windows}
 
 
 def arm(key: str, where: Path) -> dict[str, Any]:
-    """Of `ARM-SEED`: pass@1 on held-out tasks and its interval."""
+    """`ARM-SEED`: pass@1 on held-out tasks and its interval."""
     name, number = key.split("-")
     mode, learn = ARMS[name]
     with tempfile.TemporaryDirectory(prefix="summaries-") as scratch:
