@@ -17,6 +17,7 @@ import { state } from "./stream.js";
 import { colour, currentTheme } from "./theme.js";
 
 const BUCKETS = 240;
+const MARKERS = 60; // most values of a line that have a mark each; of more, marks hide the line and cost time
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
 const panels = new Map(); // element → Panel
@@ -271,7 +272,7 @@ class Panel {
     const side = series.right ? { yaxis: "y3" } : {};
     const line = {
       x, y: smoothed(rows, this.whole[r][series.key] ?? rows, weight), name, type: "scatter",
-      mode: this.element.dataset.markers ? "lines+markers" : rows.length === 1 ? "markers" : "lines",
+      mode: this.element.dataset.markers && rows.length <= MARKERS ? "lines+markers" : rows.length === 1 ? "markers" : "lines",
       line: { color: stroke, width: 1.75, dash: overlay ? DASHES[s % DASHES.length] : "solid" }, marker: { color: stroke, size: 6 },
       hoverinfo: "skip", ...side,
     };

@@ -107,7 +107,7 @@ def config(mode: Mode, window: int = TRIGGER) -> RLConfig:
 
 
 def ladder(window: int = TRIGGER) -> list[int]:
-    """Windows of SFT, each at most four times as long as the one before: a copy over 4,096 tokens is learned after one over 260."""
+    """Windows of SFT, each at most four times as long as the one before: copies over 4,096 tokens come after those over 260."""
     return [window] if window <= SHORT else [*ladder(max(SHORT, window // 4)), window]
 
 
