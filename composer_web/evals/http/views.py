@@ -62,7 +62,7 @@ def evaluation_preview(request: PageRequest, pk: int) -> HttpResponse:
     evaluation = selectors.get_evaluation(pk)
     worst = rollouts.worst_groups(evaluation, WORST)
     verdicts = evaluation.results.get("verdicts", {})
-    context = {"evaluation": evaluation, "worst": worst, "lost": verdicts.get("infra_error")}
+    context = {"evaluation": evaluation, "worst": worst, "lost": verdicts.get("infra_error", 0) if verdicts else None}
     return show(request, "evals/_preview.html", context)
 
 
