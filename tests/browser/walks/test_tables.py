@@ -33,7 +33,7 @@ LISTS = (
 
 
 PREVIEWS = {
-    "/runs/": "Step", "/tasks/": "Instruction", "/evaluations/": "Worst tasks", "/policies/": "Runs from it",
+    "/runs/": "Step", "/tasks/": "Instruction", "/evaluations/": "Worst tasks", "/policies/": "Newest scores",
     "/findings/": "Evidence", "/suites/": "Newest scores", "/review/": "Questions",
 }  # fmt: skip
 """List → words of what is shown beside its first row."""
@@ -223,7 +223,7 @@ def test_findings_are_decided_by_keyboard(operator: Page, product: Product) -> N
     page.keyboard.press("Enter")
     dialog = page.locator("dialog.confirm[open]")
     expect(dialog).to_contain_text("Dismiss every selected finding?")
-    dialog.get_by_role("button").last.press("Enter")
+    dialog.get_by_role("button", name="Dismiss").press("Enter")
     expect(page.locator("body")).to_contain_text("2 findings dismissed.")
     expect(page).to_have_url(f"{product.url}/findings/?state=open")
     assert set(Finding.objects.filter(pk__in=ids).values_list("state", "note")) == {("dismissed", "looked at")}
