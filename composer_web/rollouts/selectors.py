@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Case, Count, Exists, OuterRef, Prefetch, Q, QuerySet, When
+from django.db.models import Case, Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, When
 from django.utils.formats import date_format
 from django.utils.timezone import localtime
 
 from composer_web.core.artifacts import artifacts
 from composer_web.core.errors import NotFound
+from composer_web.evals.models import Evaluation
 from composer_web.policies.models import Policy
 from composer_web.rollouts.models import GROUP_OPEN, Finding, Fork, Group, Quarantine, Rollout
 from composer_web.rollouts.review_hooks import review
@@ -60,6 +61,14 @@ def ended_groups(run: Run, count: int) -> QuerySet[Group]:
     samples = Rollout.objects.only("project_id", "group_id", "sample", "state", "verdict").order_by("sample")
     rows = ended.only(*shown, "project_id", "dispatched_version", "dispatched_at", "task_version__task__slug")
     return rows.prefetch_related(Prefetch("rollouts", samples)).order_by("-pk")[:count]
+
+
+def worst_groups(evaluation: Evaluation, count: int) -> list[Group]:
+    """Ended groups of an evaluation with failed rollouts, the lowest pass rate first. Infra errors do not count."""
+    judged = groups().annotate(failed=Count("rollouts", filter=Q(rollouts__verdict="failed")))
+    rate = F("passed") * 1.0 / (F("passed") + F("failed"))
+    found = judged.filter(evaluation=evaluation, failed__gt=0).exclude(state__in=GROUP_OPEN)
+    return list(found.order_by(rate, "-failed", "prompt_index")[:count])
 
 
 def get_rollout(pk: int) -> Rollout:

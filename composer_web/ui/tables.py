@@ -140,21 +140,26 @@ def chosen_columns(request: HttpRequest) -> list[str]:
 
 class TickColumn(tables.Column):
     """A box that selects its row for an action on several (js/select.js); it belongs to the form `bulk`. `allows` names the
-    actions that a row's state allows: the others are not offered while it is ticked."""
+    actions that a row's state allows: the others are not offered while it is ticked. `called` names a row for the box."""
 
-    def __init__(self, name: str, allows: Callable[[Any], Iterable[str]] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        allows: Callable[[Any], Iterable[str]] | None = None,
+        called: Callable[[Any], str] = str,
+    ) -> None:
         head = mark_safe('<input type="checkbox" data-tick-all aria-label="Select all rows">')
         super().__init__(
             accessor="pk", orderable=False, verbose_name=head, attrs={"td": {"class": "tick"}}, exclude_from_export=True
         )
-        self.input_name, self.allows = name, allows
+        self.input_name, self.allows, self.called = name, allows, called
 
     def render(self, value: Any, record: Any) -> str:
         return format_html(
             '<input type="checkbox" data-tick form="bulk" name="{}" value="{}" aria-label="Select {}"{}>',
             self.input_name,
             value,
-            record,
+            self.called(record),
             format_html(' data-allows="{}"', " ".join(self.allows(record))) if self.allows else "",
         )
 

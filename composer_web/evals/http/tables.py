@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.urls import reverse
+from django.utils.functional import cached_property
 from django.utils.html import format_html
 
-from composer_web.evals.models import Evaluation, Release
-from composer_web.ui.tables import STRONG, AgoColumn, ChosenTable, NumberColumn, StateColumn, Table
+from composer_web.evals.models import Evaluation, EvaluationState, Release
+from composer_web.evals.results.sparklines import sparklines
+from composer_web.ui.tables import STRONG, AgoColumn, ChosenTable, NumberColumn, StateColumn, Table, TickColumn
 from composer_web.ui.templatetags import ui
 from composer_web.ui.texts import glossary
 
 NUM = {"td": {"class": "num"}}
 
 
+def possible(evaluation: Evaluation) -> list[str]:
+    """Actions that the state of an evaluation allows."""
+    if evaluation.open:
+        return ["stop"]
+    return ["grade"] if evaluation.state == EvaluationState.FINISHED else []
+
+
 class EvaluationTable(ChosenTable):
-    always = ("id",)
-    unusual = frozenset({"duration", "requested_by"})
+    always = ("select", "id")
+    unusual = frozenset({"history", "duration", "requested_by"})
     help: ClassVar = {
         "version": "Version of the policy's weights that is evaluated.",
         "phase": "Evaluations of a run: Baseline before training, During training, Final after it. Others stand on their own.",
         "pass1": glossary.meaning("pass@1") + " Beside it: its 95 % interval.",
+        "history": "pass@1 of the policy's versions up to this one, oldest first, with its last value. Tasks, samples, "
+        "temperature and effort are the same for all points.",
         "best": glossary.meaning("best of k"),
         "size": "Tasks of the suite that were sampled, and rollouts of each.",
     }
+    select = TickColumn("evaluation", allows=possible, called=lambda evaluation: f"evaluation {evaluation.pk}")
     id = tables.Column(verbose_name="Evaluation", linkify=("evals:detail", {"pk": tables.A("pk")}), attrs=STRONG)
     run = tables.Column(linkify=("runs:detail", {"pk": tables.A("run_id")}), default="–")
     policy = tables.Column(linkify=("policies:detail", {"name": tables.A("policy__name")}))
@@ -34,6 +46,7 @@ class EvaluationTable(ChosenTable):
     phase = tables.Column()
     state = StateColumn("evaluation")
     pass1 = tables.Column(empty_values=(), orderable=False, verbose_name="pass@1", attrs=NUM)
+    history = tables.Column(empty_values=(), orderable=False, verbose_name="pass@1 by version")
     best = tables.Column(empty_values=(), orderable=False, verbose_name="Best of K", attrs=NUM)
     size = tables.Column(empty_values=(), orderable=False, verbose_name="Tasks × samples", attrs=NUM)
     duration = tables.Column(empty_values=(), orderable=False, verbose_name="Duration", attrs=NUM)
@@ -45,6 +58,7 @@ class EvaluationTable(ChosenTable):
     class Meta:
         model = Evaluation
         fields = (
+            "select",
             "id",
             "run",
             "policy",
@@ -53,6 +67,7 @@ class EvaluationTable(ChosenTable):
             "phase",
             "state",
             "pass1",
+            "history",
             "best",
             "size",
             "duration",
@@ -68,6 +83,18 @@ class EvaluationTable(ChosenTable):
         low, high = record.results.get("pass1_low"), record.results.get("pass1_high")
         spread = "" if low is None else f"{ui.percent(low, 0)}–{ui.percent(high, 0)}"
         return format_html('{} <span class="faint">{}</span>', ui.percent(record.results.get("pass1")), spread)
+
+    @cached_property
+    def sparklines(self) -> dict[int, list[float]]:
+        """Curves of this page's evaluations."""
+        return sparklines([row.record.pk for row in self.paginated_rows])
+
+    def render_history(self, record: Evaluation) -> str:
+        points: list[Any] = self.sparklines.get(record.pk, [])
+        last = ui.percent(points[-1]) if points else "–"
+        return format_html(
+            '<span class="row nowrap">{} <span class="num">{}</span></span>', ui.spark(points, "pass@1"), last
+        )
 
     def render_best(self, record: Evaluation) -> str:
         best = ui.percent(record.results.get("best"))

@@ -1,11 +1,13 @@
 from django.urls import path
 
-from composer_web.evals.http import comparing_views, release_views, starting_views, views
+from composer_web.evals.http import bulk_views, comparing_views, release_views, starting_views, views
 
 app_name = "evals"
 urlpatterns = [
     path("evaluations/", views.evaluation_list, name="list"),
     path("evaluations/<int:pk>/", views.evaluation_detail, name="detail"),
+    path("evaluations/<int:pk>/preview/", views.evaluation_preview, name="preview"),
+    path("evaluations/bulk/<slug:action>/", bulk_views.evaluation_bulk, name="bulk"),
     path("evaluations/<int:pk>/download/", views.evaluation_log, name="log"),
     path("evaluations/<int:pk>/grade/", comparing_views.evaluation_grade, name="grade"),
     path("evaluations/<int:pk>/cancel/", starting_views.evaluation_cancel, name="cancel"),

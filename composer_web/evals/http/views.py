@@ -27,6 +27,8 @@ from composer_web.ui.tables import chosen_columns
 from composer_web.ui.templatetags import ui
 
 PER_PAGE = 50
+WORST = 5
+"""Tasks beside the list, those with the fewest passed rollouts first."""
 
 
 @require_safe
@@ -35,7 +37,8 @@ def evaluation_list(request: PageRequest) -> HttpResponse:
     found = strict(
         EvaluationFilter, request.GET, queryset=selectors.evaluations().defer("sides", "interruption", "failure")
     )
-    table = EvaluationTable(found.qs, chosen=chosen_columns(request))
+    may_operate = request.user.may("operator")
+    table = EvaluationTable(found.qs, chosen=chosen_columns(request), exclude=() if may_operate else ("select",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     if request.headers.get("HX-Request"):
         return rows(request, table)
@@ -46,8 +49,21 @@ def evaluation_list(request: PageRequest) -> HttpResponse:
         "tab": "evals",
         "saved": saved_views.offered(request, request.user, "evaluations"),
         "columns": table.offered(),
+        "previews": True,
+        "graders": policies.endpoints() if may_operate else [],
     }
     return show(request, "evals/list.html", context)
+
+
+@require_safe
+@page()
+def evaluation_preview(request: PageRequest, pk: int) -> HttpResponse:
+    """What a list shows beside its rows."""
+    evaluation = selectors.get_evaluation(pk)
+    worst = rollouts.worst_groups(evaluation, WORST)
+    verdicts = evaluation.results.get("verdicts", {})
+    context = {"evaluation": evaluation, "worst": worst, "lost": verdicts.get("infra_error", 0) if verdicts else None}
+    return show(request, "evals/_preview.html", context)
 
 
 @require_safe

@@ -8,6 +8,7 @@ urlpatterns = [
     path("policies/import/", import_views.policy_import, name="import"),
     path("policies/imports/", import_views.imports, name="imports"),
     path("policies/endpoints/add/", endpoint_views.endpoint_add, name="endpoint-add"),
+    path("policies/<str:name>/preview/", views.policy_preview, name="policy-preview"),
     path("policies/<str:name>/endpoint/", endpoint_views.endpoint_change, name="endpoint-change"),
     path("policies/<str:name>/measure/", measuring_views.measure, name="measure"),
     path("policies/<str:name>/measured/", measuring_views.measured, name="measured"),

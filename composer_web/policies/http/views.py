@@ -17,6 +17,8 @@ from composer_web.policies.http.tables import PolicyTable
 from composer_web.runs import selectors as runs
 
 PER_PAGE = 50
+PREVIEWED = 5
+"""Scores and runs beside the list."""
 
 
 @require_safe
@@ -24,7 +26,23 @@ PER_PAGE = 50
 def policy_list(request: PageRequest) -> HttpResponse:
     table = PolicyTable(selectors.policies())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
-    return show(request, "policies/list.html", {"table": table, "tab": "policies", **import_views.context_of()})
+    context = {"table": table, "tab": "policies", "previews": True, **import_views.context_of()}
+    return show(request, "policies/list.html", context)
+
+
+@require_safe
+@page()
+def policy_preview(request: PageRequest, name: str) -> HttpResponse:
+    """What the list shows beside its rows."""
+    policy = selectors.get_policy(name)
+    scored = evals.evaluations().filter(policy=policy, state="finished")
+    context = {
+        "policy": policy,
+        "facts": policy.facts,
+        "scores": scored.order_by("-version", "-pk")[:PREVIEWED],
+        "runs_from": runs.runs().filter(policy_in=policy)[:PREVIEWED],
+    }
+    return show(request, "policies/_policy_preview.html", context)
 
 
 @require_safe

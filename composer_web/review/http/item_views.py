@@ -23,9 +23,37 @@ from composer_web.rollouts.trajectory import trajectory_store, transcript
 from composer_web.rollouts.trajectory.outcome import outcome
 from composer_web.ui.pages import PageRequest, page, refuse, show
 
+PREVIEWED = 40
+"""Lines of a patch beside the list of queues."""
+
 
 def _address(queue: Queue, item: QueueItem | None) -> str:
     return reverse("review:item", args=[queue.name, item.pk]) if item else reverse("review:next", args=[queue.name])
+
+
+@require_safe
+@page()
+def queue_preview(request: PageRequest, name: str) -> HttpResponse:
+    """What the list shows beside its rows: the queue, and for reviewers the rollout that waits for them."""
+    queue = selectors.get_queue(name)
+    may_review = request.user.may("reviewer")
+    context: dict[str, Any] = {"queue": queue, "questions": queue.questionnaire.questions, "may_review": may_review}
+    item = selectors.following(queue, request.user, None) if may_review else None
+    if item is not None:
+        rollout = rollouts.get_rollout(item.rollout_id)
+        context |= {"item": item, "rollout": rollout, "waiting": selectors.waiting(queue, request.user).count()}
+        try:
+            head = trajectory_store.of(rollout).head
+            if head.trajectory is not None:
+                context["patch"] = transcript.diff_view(excerpt(head.trajectory.patch))
+        except (NotFound, ArtifactError) as error:
+            context["problem"] = str(error)
+    return show(request, "review/_preview.html", context)
+
+
+def excerpt(patch: str) -> str:
+    """The first lines of a patch."""
+    return "\n".join(patch.splitlines()[:PREVIEWED])
 
 
 @require_safe

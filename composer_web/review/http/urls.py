@@ -8,6 +8,7 @@ urlpatterns = [
     path("review/new/", views.queue_new, name="new"),
     path("review/new/count/", views.fill_count, name="count"),
     path("review/<slug:name>/", views.queue_detail, name="queue"),
+    path("review/<slug:name>/preview/", item_views.queue_preview, name="preview"),
     path("review/<slug:name>/next/", item_views.queue_next, name="next"),
     path("review/<slug:name>/<int:pk>/", item_views.item_detail, name="item"),
     path("review/<slug:name>/<int:pk>/label/", item_views.item_label, name="label"),

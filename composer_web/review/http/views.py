@@ -50,6 +50,7 @@ def _list(
         "table": _table(request),
         "live": "reviews",
         "tab": "queues",
+        "previews": True,
         "given": given,
         "questions": questions,
         "filling": fields(filters),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -14,6 +15,7 @@ from django_tables2 import RequestConfig
 
 from composer_web.core.artifacts import ArtifactError
 from composer_web.core.errors import NotFound, UserError
+from composer_web.core.numbers import row_ids
 from composer_web.env import env
 from composer_web.rollouts import selectors
 from composer_web.rollouts.dispatch import findings
@@ -23,6 +25,7 @@ from composer_web.rollouts.search.filters import FindingFilter
 from composer_web.runs.models import Run
 from composer_web.runs.selectors import get_run
 from composer_web.ui import saved_views
+from composer_web.ui.bulk import act_on_each, counted
 from composer_web.ui.filters import strict
 from composer_web.ui.pages import Figure, PageRequest, act, page, refuse, show
 from composer_web.ui.tables import chosen_columns
@@ -30,6 +33,8 @@ from composer_web.ui.templatetags import ui
 from sandbox.grading.audit import RULES
 
 PER_PAGE = 50
+PREVIEWED = 3
+"""Places of evidence beside the list."""
 DECISIONS = {"confirmed": "Confirmed.", "dismissed": "Dismissed.", "open": "Open again."}
 
 
@@ -37,7 +42,8 @@ DECISIONS = {"confirmed": "Confirmed.", "dismissed": "Dismissed.", "open": "Open
 @page()
 def finding_list(request: PageRequest) -> HttpResponse:
     found = strict(FindingFilter, request.GET, queryset=selectors.finding_rows())
-    table = FindingTable(found.qs, chosen=chosen_columns(request))
+    may_review = request.user.may("reviewer")
+    table = FindingTable(found.qs, chosen=chosen_columns(request), exclude=() if may_review else ("select",))
     facets = [] if request.headers.get("HX-Request") else selectors.finding_facets(found.qs)
     if facets:
         table.known_count = sum(facet["total"] for facet in facets)
@@ -49,7 +55,8 @@ def finding_list(request: PageRequest) -> HttpResponse:
     context |= {
         "has_judge": bool(env().judge_url and env().judge_model),
         "of_run": _run(found.form.cleaned_data["run"]),
-        "may_review": request.user.may("reviewer"),
+        "may_review": may_review,
+        "previews": True,
     }
     return show(request, "rollouts/findings.html", context)
 
@@ -103,6 +110,38 @@ def finding_detail(request: PageRequest, pk: int) -> HttpResponse:
         "may_review": request.user.may("reviewer"),
     }
     return show(request, "rollouts/finding.html", context)
+
+
+@require_safe
+@page()
+def finding_preview(request: PageRequest, pk: int) -> HttpResponse:
+    """What the list shows beside its rows."""
+    finding = selectors.get_finding(pk)
+    shown = finding.evidence[:PREVIEWED]
+    context = {
+        "finding": finding,
+        "title": RULE_TITLES.get(finding.rule, finding.rule),
+        "place": place_of(finding),
+        "evidence": shown,
+        "more": len(finding.evidence) - len(shown),
+    }
+    return show(request, "rollouts/_finding_preview.html", context)
+
+
+@require_POST
+@page("reviewer")
+def finding_bulk(request: PageRequest, action: str) -> HttpResponse:
+    """Decide every ticked finding."""
+    if action not in DECISIONS:
+        raise NotFound("decision on findings", action)
+
+    def decide(pk: int) -> None:
+        note = request.POST.get("note", "")
+        findings.decide(finding=selectors.get_finding(pk), to=action, actor=request.user, note=note)  # type: ignore[arg-type]
+
+    steps = [(f"finding {pk}", partial(decide, pk)) for pk in row_ids(request.POST.getlist("finding"))]
+    done = DECISIONS[action].lower()
+    return act_on_each(request, steps, said=lambda names: f"{counted(names, 'finding')} {done}", to="rollouts:findings")
 
 
 @require_POST

@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 
 from composer_web.rollouts.finding_rules import RULE_TITLES
-from composer_web.rollouts.models import Finding, Rollout
+from composer_web.rollouts.models import FINDING_LEGAL, Finding, Rollout
 from composer_web.rollouts.search.fulltext import first_words
 from composer_web.ui.tables import STRONG, AgoColumn, ChosenTable, NumberColumn, StateColumn, TickColumn
 from composer_web.ui.templatetags import ui
@@ -107,12 +107,18 @@ class RolloutTable(ChosenTable):
         return ui.words(value)
 
 
+def decisions(finding: Finding) -> list[str]:
+    """Decisions that the state of a finding allows."""
+    return [to for was, to in FINDING_LEGAL if was == finding.state]
+
+
 class FindingTable(ChosenTable):
-    always = ("id",)
+    always = ("select", "id")
     help: ClassVar = {
         "rule": "Rule of the auditor or monitor that found it. Its page says what the rule looks at.",
         "about": "The rollout that it is about, or what else was looked at.",
     }
+    select = TickColumn("finding", allows=decisions, called=lambda finding: f"finding {finding.pk}")
     id = tables.Column(verbose_name="Finding", linkify=("rollouts:finding", {"pk": tables.A("pk")}), attrs=STRONG)
     severity = StateColumn("severity")
     rule = tables.Column()
@@ -127,7 +133,7 @@ class FindingTable(ChosenTable):
 
     class Meta:
         model = Finding
-        fields = ("id", "severity", "rule", "summary", "about", "task", "run", "state", "created_at")
+        fields = ("select", "id", "severity", "rule", "summary", "about", "task", "run", "state", "created_at")
         order_by = ("-id",)
 
     def render_id(self, value: int) -> str:

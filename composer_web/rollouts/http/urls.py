@@ -35,6 +35,8 @@ urlpatterns = [
     path("findings/figures/", finding_views.finding_figures, name="findings-figures"),
     path("findings/redteam/", redteam_views.red_team, name="redteam"),
     path("findings/<int:pk>/", finding_views.finding_detail, name="finding"),
+    path("findings/<int:pk>/preview/", finding_views.finding_preview, name="finding-preview"),
+    path("findings/bulk/<slug:action>/", finding_views.finding_bulk, name="findings-bulk"),
     path("findings/<int:pk>/decide/", finding_views.finding_decide, name="decide"),
     path("findings/audit/<int:run_id>/", finding_views.audit_run, name="audit"),
 ]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
-from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpResponse, JsonResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
-from composer_web.core.errors import UserError
 from composer_web.core.numbers import row_ids
 from composer_web.runs import actions, labels, selectors
 from composer_web.runs.charts import annotations as run_annotations
@@ -26,8 +24,9 @@ from composer_web.runs.live import parts
 from composer_web.runs.live.charting import charts, further, places
 from composer_web.runs.models import Run
 from composer_web.ui import saved_views
+from composer_web.ui.bulk import act_on_each
 from composer_web.ui.filters import strict
-from composer_web.ui.pages import PageRequest, act, page, refuse, rows, show
+from composer_web.ui.pages import PageRequest, act, page, rows, show
 from composer_web.ui.tables import chosen_columns
 
 PER_PAGE = 25
@@ -216,19 +215,9 @@ def run_bulk(request: PageRequest, action: str) -> HttpResponse:
     chosen = actions.BY_NAME.get(action)
     if chosen is None:
         raise Http404(f"a run has no action {action}")
-    done, refusals = [], []
-    for pk in row_ids(request.POST.getlist("run")):
-        run = selectors.get_run(pk)
-        try:
-            chosen.service(run=run, actor=request.user)
-            done.append(run.name)
-        except UserError as error:
-            refusals.append(f"{run.name}: {error}")
-    if done:
-        messages.success(request, f"{', '.join(done)}: {chosen.done}")
-    if refusals:
-        return refuse(request, UserError("", "; ".join(refusals)), to="runs:list")
-    return redirect("runs:list")
+    runs = [selectors.get_run(pk) for pk in row_ids(request.POST.getlist("run"))]
+    steps = [(run.name, partial(chosen.service, run=run, actor=request.user)) for run in runs]
+    return act_on_each(request, steps, said=lambda names: f"{', '.join(names)}: {chosen.done}", to="runs:list")
 
 
 @require_safe

@@ -23,6 +23,7 @@ urlpatterns = [
     path("imports/tasks/", import_views.import_tasks, name="import-tasks"),
     path("imports/trajectory/", import_views.import_trajectory, name="import-trajectory"),
     path("imports/<slug:name>/", import_views.trajectory, name="trajectory"),
+    path("suites/<slug:name>/preview/", views.suite_preview, name="suite-preview"),
     path("suites/<slug:name>/difficulty/", import_views.suite_difficulty, name="suite-difficulty"),
     path("suites/<slug:name>/prepass/", import_views.suite_prepass, name="suite-prepass"),
     path("tasks/<slug:slug>/export/<slug:form>/", exchange_views.task_export, name="export"),

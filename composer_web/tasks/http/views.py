@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from composer_web.core.numbers import row_ids
+from composer_web.evals import selectors as evals
 from composer_web.rollouts import selectors as rollouts
 from composer_web.rollouts.http.tables import RolloutTable
 from composer_web.rollouts.trajectory.transcript import clip, diff_view
@@ -27,6 +28,8 @@ from composer_web.ui.tables import chosen_columns
 from sandbox.tasks.spec import BuiltEnvironment, TaskSpec
 
 PER_PAGE = 50
+PREVIEWED = 5
+"""Scores beside the list of suites."""
 MAX_FILE = 20_000
 FILES_PER_PAGE = 20
 
@@ -125,9 +128,19 @@ def suites_page(request: PageRequest, *, given: Mapping[str, str], problem: str 
     table = SuiteTable(selectors.suites())
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     template = "partials/rows.html" if request.headers.get("HX-Request") else "tasks/suites.html"
-    context = {"table": table, "tab": "suites", "live": "suites", "may_review": request.user.may("reviewer")}
+    may_review = request.user.may("reviewer")
+    context = {"table": table, "tab": "suites", "live": "suites", "may_review": may_review, "previews": True}
     form = {"purposes": Split.choices, "given": given, "problem": problem}
     return show(request, template, context | form, status=422 if problem else 200)
+
+
+@require_safe
+@page()
+def suite_preview(request: PageRequest, name: str) -> HttpResponse:
+    """What the list shows beside its rows."""
+    suite = selectors.get_suite(name)
+    scores = evals.evaluations().filter(suite=suite, state="finished").order_by("-pk")[:PREVIEWED]
+    return show(request, "tasks/_suite_preview.html", {"suite": suite, "scores": scores})
 
 
 @require_safe

@@ -1,5 +1,7 @@
 // Rows of a list: a press anywhere on a row opens what it is about, j and k (or the arrows) move through the rows, Enter opens.
 // On a wide screen the row that has the focus, or that the mouse rests on, is shown beside the list.
+import { relative } from "../frame/times.js";
+
 const REST = 250; // ms
 const WIDE = matchMedia("(min-width: 100rem)");
 const OWN = "a, button, input, label, select, textarea, summary, [contenteditable]";
@@ -44,6 +46,7 @@ export function start() {
     const holder = document.createElement("template");
     holder.innerHTML = await answer.text();
     pane.replaceChildren(holder.content);
+    relative(pane);
     mark();
   }
   function mark() {

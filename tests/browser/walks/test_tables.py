@@ -10,7 +10,9 @@ import pytest
 from django.templatetags.static import static
 from playwright.sync_api import Page, ViewportSize, expect
 
+from composer_web.evals.models import Evaluation
 from composer_web.review.models import Annotation
+from composer_web.rollouts.models import Finding
 from composer_web.ui.templatetags import ui
 from tests.browser.conftest import Product
 from tests.browser.screenshots import settle
@@ -28,6 +30,13 @@ LISTS = (
     "/policies/", "/datasets/", "/review/", "/annotations/", "/drafts/", "/gateway/sessions/", "/alerts/", "/alerts/rules/",
     "/alerts/webhooks/", "/alerts/deliveries/", "/notifications/", "/projects/", "/tokens/", "/generators/", "/imports/",
 )  # fmt: skip
+
+
+PREVIEWS = {
+    "/runs/": "Step", "/tasks/": "Instruction", "/evaluations/": "Worst tasks", "/policies/": "Newest scores",
+    "/findings/": "Evidence", "/suites/": "Newest scores", "/review/": "Questions",
+}  # fmt: skip
+"""List → words of what is shown beside its first row."""
 
 
 def test_lists_begin_at_the_top_and_fit_a_phone(operator: Page, product: Product) -> None:
@@ -97,10 +106,14 @@ def test_rows_open_and_are_shown_beside_the_list(operator: Page, product: Produc
     expect(preview.locator("h2")).to_contain_text(names[2])
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(rf"/rollouts/{names[0].removeprefix('#')}/"))
-    for path, words in (("/runs/", "Step"), ("/tasks/", "Instruction")):
+    for path, words in PREVIEWS.items():
         page.goto(product.url + path)
         rows.first.locator("td").nth(3).hover()
         expect(preview).to_contain_text(words)
+    page.goto(f"{product.url}/suites/")
+    rows.first.locator("td").nth(3).hover()
+    expect(preview.locator("time[data-relative]")).to_have_text(re.compile(r" ago$|^just now$"))
+    page.goto(f"{product.url}/runs/")
     target = links.first.get_attribute("href")
     rows.first.locator("td").nth(3).click()
     expect(page).to_have_url(f"{product.url}{target}")
@@ -195,3 +208,44 @@ def test_what_is_ticked_is_acted_on_together(operator: Page, product: Product) -
     expect(pause).to_be_hidden()
     page.get_by_role("checkbox", name="Select RL on small repositories").uncheck()
     expect(archive).to_be_visible()
+
+
+def test_findings_are_decided_by_keyboard(operator: Page, product: Product) -> None:
+    page, bar = operator, operator.locator("#bulk")
+    ids = list(Finding.objects.filter(state="open").order_by("-pk").values_list("pk", flat=True)[:2])
+    page.goto(f"{product.url}/findings/?state=open")
+    settle(page)
+    for pk in ids:
+        page.get_by_role("checkbox", name=f"Select finding {pk}", exact=True).focus()
+        page.keyboard.press("Space")
+    expect(bar).to_contain_text("2 selected")
+    expect(bar.get_by_role("button", name="Reopen")).to_be_hidden()
+    bar.get_by_role("textbox", name="Note on the selected findings").focus()
+    page.keyboard.type("looked at")
+    bar.get_by_role("button", name="Dismiss").focus()
+    page.keyboard.press("Enter")
+    dialog = page.locator("dialog.confirm[open]")
+    expect(dialog).to_contain_text("Dismiss every selected finding?")
+    dialog.get_by_role("button", name="Dismiss").press("Enter")
+    expect(page.locator("body")).to_contain_text("2 findings dismissed.")
+    expect(page).to_have_url(f"{product.url}/findings/?state=open")
+    assert set(Finding.objects.filter(pk__in=ids).values_list("state", "note")) == {("dismissed", "looked at")}
+
+    page.goto(f"{product.url}/findings/?state=dismissed")
+    for pk in ids:
+        page.get_by_role("checkbox", name=f"Select finding {pk}", exact=True).check()
+    expect(bar.get_by_role("button", name="Dismiss")).to_be_hidden()
+    bar.get_by_role("button", name="Reopen").click()
+    expect(page.locator("body")).to_contain_text("2 findings open again.")
+
+
+def test_evaluations_are_offered_what_their_states_allow(operator: Page, product: Product) -> None:
+    page, bar = operator, operator.locator("#bulk")
+    one = Evaluation.objects.filter(state="finished").latest("pk")
+    page.goto(f"{product.url}/evaluations/")
+    page.get_by_role("checkbox", name=f"Select evaluation {one.pk}", exact=True).check()
+    expect(bar.get_by_role("button", name="Stop")).to_be_hidden()
+    bar.get_by_role("button", name="Grade side evaluations").click()
+    expect(page.locator("body")).to_contain_text("1 evaluation queued for grading.")
+    page.goto(f"{product.url}/evaluations/?cols=policy,history")
+    expect(page.locator("#rows th", has_text="pass@1 by version")).to_be_visible()

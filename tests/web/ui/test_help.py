@@ -128,6 +128,8 @@ SELF_EVIDENT = {
     "review/_item.html": "q-{{ question.id }}",  # the question stands above
     "rollouts/_bulk.html": "value_verdict value_tag value_assignee value_queue",  # the button says it
     "rollouts/_decide.html": "note",
+    "rollouts/findings.html": "note",
+    "evals/list.html": "grader",  # the button says it
     "runs/_files.html": "kinds final annotated",  # the table says what each deletes
     "runs/_form_more.html": "after sweep sweep_mode template_name template_description",
     "runs/_form_source.html": "text file",

@@ -28,6 +28,7 @@ LONG = "~" + "wrong é " * 4000
 """In a field of one line and of several: no name, no number, no JSON, and too long."""
 ACCEPTED = {
     "findings/<int:pk>/decide/", "tasks/controls/run/", "gateway/erase/", "rollouts/bulk/",
+    *(f"findings/bulk/{action}/" for action in ("confirmed", "dismissed", "open")),
     *(f"runs/bulk/{action}/" for action in ("start", "pause", "resume", "stop", "archive", "restore")),
 }  # fmt: skip
 """Take any text, or none of their own."""

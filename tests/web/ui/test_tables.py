@@ -36,6 +36,7 @@ LISTS = (
     "/environments/",
     "/policies/",
     "/evaluations/",
+    "/evaluations/?cols=policy,pass1,history,best",
     "/evaluations/releases/",
     "/review/",
     "/drafts/",
