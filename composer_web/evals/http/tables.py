@@ -32,7 +32,7 @@ class EvaluationTable(ChosenTable):
         "version": "Version of the policy's weights that is evaluated.",
         "phase": "Evaluations of a run: Baseline before training, During training, Final after it. Others stand on their own.",
         "pass1": glossary.meaning("pass@1") + " Beside it: its 95 % interval.",
-        "history": "pass@1 of the policy's versions up to this one, oldest first, with its last value. Tasks, samples, "
+        "history": "Scores (pass@1) of the policy's versions up to this one, oldest first, with its last value. Tasks, samples, "
         "temperature and effort are the same for all points.",
         "best": glossary.meaning("best of k"),
         "size": "Tasks of the suite that were sampled, and rollouts of each.",
