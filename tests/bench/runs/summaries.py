@@ -8,7 +8,7 @@ held-out tasks are played by
 * `truncated`: that policy after STEPS steps of RL in which full windows forget their first turns;
 * `trained`: that policy after STEPS steps of RL with summaries, one reward for every token of the chain.
 
-WINDOW (tokens at which a window is left) is 260. There are more files with a longer one, so that the work takes five windows
+WINDOW (tokens at which a window is left) is 260. Files are longer with a longer one, so that the work takes five windows
 of any length; the policy's rotary embedding is scaled before SFT, which goes from short windows to long ones (`ladder`).
 WINDOW=4096 takes hours.
 
@@ -39,7 +39,7 @@ from sandbox.tasks.spec import TaskSpec
 from tests.bench import figures, report
 from tests.bench import points as kept
 from tests.bench.runs.memory import MemoryBackend, MemoryEnvironments, memory_run
-from tests.bench.runs.relay import FILES, FILLER, Expert, relay
+from tests.bench.runs.relay import FILLER, Expert, relay
 from trainer import policy as policies
 from trainer.config import OptimizerConfig, RewardConfig, RLConfig, SummaryConfig
 from trainer.learning.supervised import Example, SupervisedLearner, batches
@@ -52,6 +52,7 @@ from trainer.toy.preset import toy_harness, toy_rl, toy_sampling
 from trainer.types import Segment
 
 POLICY = Path(os.environ.get("POLICY", "policies/base"))
+SEEDS = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
 STEPS = int(os.environ.get("STEPS", "16"))
 SFT_STEPS = int(os.environ.get("SFT_STEPS", "300"))
 EPISODES = int(os.environ.get("EPISODES", "400"))
@@ -59,8 +60,7 @@ EVAL_TASKS = int(os.environ.get("EVAL_TASKS", "32"))
 SAMPLES = int(os.environ.get("SAMPLES", "4"))
 KEEP = 0.8
 GROUPS = int(os.environ.get("GROUPS_PER_STEP", "6"))
-SHORT, MOST_FILLER = 260, 40
-"""The usual window, and lines that a read of the toy's harness shows whole: longer work has more files."""
+SHORT = 260
 TRIGGER = int(os.environ.get("WINDOW", str(SHORT)))
 """Tokens at which a window is left: the work without summaries takes five times as many."""
 Mode = Literal["summary", "truncate"]
@@ -81,12 +81,8 @@ def say(**values: Any) -> None:
 
 
 def task(seed: int, split: Split, window: int = TRIGGER) -> TaskSpec:
-    """Work of five windows of so many tokens."""
-    return relay(seed, split, files=_files(window), filler=FILLER if window == SHORT else MOST_FILLER)
-
-
-def _files(window: int) -> int:
-    return FILES if window == SHORT else window // 102
+    """Work of at least five windows of so many tokens."""
+    return relay(seed, split, filler=max(FILLER, window // 32))
 
 
 def config(mode: Mode, window: int = TRIGGER) -> RLConfig:
@@ -96,10 +92,8 @@ def config(mode: Mode, window: int = TRIGGER) -> RLConfig:
         groups_per_step=GROUPS,
         max_in_flight_groups=GROUPS,
         max_off_policy_steps=0,
-        sampling=toy_sampling(
-            max_context_tokens=window * 460 // 260, max_turns=max(40, 3 * _files(window)), max_turn_tokens=60
-        ),
-        harness=toy_harness(summary=summary),
+        sampling=toy_sampling(max_context_tokens=window * 460 // 260, max_turns=40, max_turn_tokens=60),
+        harness=toy_harness(summary=summary, profile="toy" if window == SHORT else "full"),
         optimizer=OptimizerConfig(learning_rate=5e-4, warmup_steps=3),
         eval_tasks=EVAL_TASKS,
         eval_samples=SAMPLES,
@@ -146,8 +140,8 @@ def examples(segments: Sequence[Segment], seed: int) -> Iterator[Example]:
 
 
 def learn_form(policy: policies.Policy, segments: Sequence[Segment], seed: int, window: int) -> None:
-    """SFT_STEPS at the usual window, a third as many at each longer one."""
-    steps = SFT_STEPS if window <= SHORT else SFT_STEPS // 3
+    """SFT_STEPS at the usual window, half as many at each longer one."""
+    steps = SFT_STEPS if window <= SHORT else SFT_STEPS // 2
     optimizer = OptimizerConfig(name="muon", learning_rate=1e-3, warmup_steps=5, decay_start=0.4, min_lr_ratio=0.1)
     learner = SupervisedLearner(policy.model, optimizer=optimizer, total_steps=steps, precision="float32")
     stream = batches(examples(segments, seed), batch_tokens=max(3072, 3 * window), seed=seed)
@@ -190,6 +184,7 @@ async def play(start: Path, seed: int, mode: Mode, *, learn: bool, scratch: Path
 def start(key: str, where: Path) -> dict[str, Any]:
     """The policy of `start-SEED` after SFT, beside its point, and the windows that the work takes."""
     seed = int(key.removeprefix("start-"))
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // len(SEEDS)))
     policy = policies.load(POLICY)
     most = config("summary").sampling.max_context_tokens
     assert most is not None
@@ -229,23 +224,22 @@ def draw(found: Mapping[str, kept.Point], seeds: Sequence[int]) -> plot.Figure:
 
 def main() -> None:
     torch.set_num_threads(1)
-    seeds = [int(text) for text in os.environ.get("SEEDS", "0+1+2").split("+")]
     settings = {
         "steps": STEPS, "sft": SFT_STEPS, "episodes": EPISODES, "tasks": EVAL_TASKS, "samples": SAMPLES,
         "policy": str(POLICY), "keep": KEEP, "trigger": TRIGGER, "groups": GROUPS,
     }  # fmt: skip
     where = kept.folder("summaries", settings)
-    starts = kept.points(where, [f"start-{seed}" for seed in seeds], start)
-    found = kept.points(where, [f"{name}-{seed}" for seed in seeds for name in ARMS], arm)
-    pass1 = {name: [found[f"{name}-{seed}"]["pass1"] for seed in seeds] for name in ARMS}
-    figures.write("summaries", draw(found, seeds))
+    starts = kept.points(where, [f"start-{seed}" for seed in SEEDS], start)
+    found = kept.points(where, [f"{name}-{seed}" for seed in SEEDS for name in ARMS], arm)
+    pass1 = {name: [found[f"{name}-{seed}"]["pass1"] for seed in SEEDS] for name in ARMS}
+    figures.write("summaries", draw(found, SEEDS))
     metrics = {"work_in_windows": round(min(one["windows"] for one in starts.values()), 2)}
     for name in ARMS:
         metrics[f"pass1_{name}_mean"] = round(fmean(pass1[name]), 4)
     for other in ("untrained", "truncated"):
         gains = [a - b for a, b in zip(pass1["trained"], pass1[other], strict=True)]
         metrics[f"trained_over_{other}_min"] = round(min(gains), 4)
-    conditions = {"seeds": seeds, "steps": STEPS, "held_out_tasks": EVAL_TASKS, "samples": SAMPLES, "pass1": found}
+    conditions = {"seeds": SEEDS, "steps": STEPS, "held_out_tasks": EVAL_TASKS, "samples": SAMPLES, "pass1": found}
     report.emit("summaries", metrics, goals=GOALS, conditions=conditions)
 
 
