@@ -19,7 +19,7 @@ from sandbox.grading.adapters.base import Case, Hit, TestRun, files_of
 from sandbox.grading.observations.python_tests.first_run import find_first_run, residual_of
 from sandbox.grading.observations.python_tests.isolation import Place, place_of
 from sandbox.grading.observations.python_tests.lifting import DEEP, RESIDUAL
-from sandbox.grading.observations.python_tests.naming import neutral_classes, neutral_variables, renamed_id
+from sandbox.grading.observations.python_tests.naming import neutral_names, neutral_variables, renamed_id
 from sandbox.grading.observations.python_tests.python import STRIDE, Form, Rewritten, rewrite
 from sandbox.grading.observations.reports.base import Expected, Frozen, Site
 from sandbox.grading.observations.reports.comparing import alike, in_order, names_of, noted_values
@@ -96,7 +96,7 @@ RunTrial = Callable[[Trial], Awaitable[TestRun]]
 
 async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
     """The plan of a task's tests, from runs of the oracle's work: in memory, or on disk where they do not hold there, with
-    classes of neutral names where they hold with these. None when no form of them holds but their own.
+    neutral names where they hold with these, or such names of their classes alone. None when no form holds but their own.
 
     Raises what `run` raises.
     """
@@ -105,12 +105,17 @@ async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
         path: verifier.test_files[path] for path in paths if path in verifier.test_files and path.endswith(".py")
     }
     others = [text for path, text in verifier.test_files.items() if path not in sources]
-    try:
-        neutral, renamed = neutral_classes(sources, others)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    if neutral != sources and (plan := await _plan_of(verifier, neutral, renamed, run, on_disk=False)) is not None:
-        return plan
+    tried = [dict(sources)]
+    for classes_only in (False, True):
+        try:
+            neutral, renamed = neutral_names(sources, others, classes_only=classes_only)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        if neutral in tried:
+            continue
+        tried.append(neutral)
+        if (plan := await _plan_of(verifier, neutral, renamed, run, on_disk=False)) is not None:
+            return plan
     for on_disk in (False, True):
         if (plan := await _plan_of(verifier, sources, {}, run, on_disk=on_disk)) is not None:
             return plan
@@ -120,7 +125,7 @@ async def make_plan(verifier: SuiteVerifier, run: RunTrial) -> Plan | None:
 async def _plan_of(
     verifier: SuiteVerifier, sources: Mapping[str, str], renamed: Mapping[str, Mapping[str, str]], run: RunTrial, *, on_disk: bool
 ) -> Plan | None:  # fmt: skip
-    """`sources` are the test modules, `renamed` as `neutral_classes` gives it."""
+    """`sources` are the test modules, `renamed` as `neutral_names` gives it."""
     wanted = (*verifier.fail_to_pass, *verifier.pass_to_pass)
     preload = imported(sources, verifier.test_files)
     levels: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Neutral names in delivered Python tests: those of classes and variables may tell what is expected (`TestRoundsHalfEven`).
+"""Neutral names in delivered Python tests: they may tell what is expected (`TestRoundsHalfEven`, `def half_even():`).
 
 Test functions and files are named anew for each grading (`canaries/insertion.py`). Names that something else may look up stay.
 """
@@ -7,39 +7,38 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from sandbox.grading.observations.python_tests.purity import Function, called
+from sandbox.grading.observations.python_tests.own_names import WORD, is_test, looks_up, own_names, test_classes
+from sandbox.grading.observations.python_tests.purity import Function
 from sandbox.grading.observations.python_tests.trees import walk
 
-LOOKS_UP = frozenset(
-    {"locals", "vars", "dir", "globals", "eval", "exec", "compile", "_getframe", "currentframe", "stack"}
-)
-WORD = re.compile(r"[^\W\d]\w*")
+NUMBERED = re.compile(r"(?<!\w)([^\W\d]\w*?)(\d+)(?!\w)")
+"""A parameter with the number of its row."""
 
 
-def neutral_classes(
-    sources: Mapping[str, str], others: Collection[str]
+def neutral_names(
+    sources: Mapping[str, str], others: Collection[str], *, classes_only: bool = False
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Test modules (path → text) whose classes of tests have neutral names, and path → name → new name.
+    """Test modules (path → text) whose own names are neutral, and path → name → new name.
 
-    `others` are texts beside the modules that may use such a name. Raises SyntaxError, ValueError, RecursionError for a file that
-    cannot be read.
+    `others` are texts beside the modules that may use such a name. `classes_only` replaces names of classes of tests alone.
+    Raises SyntaxError, ValueError, RecursionError for a file that cannot be read.
     """
     made, renamed = dict(sources), {path: dict[str, str]() for path in sources}
     for path, text in sources.items():
         tree = ast.parse(text)
         beside = (*others, *(other for where, other in sources.items() if where != path))
         elsewhere = {word for other in beside for word in WORD.findall(other)}
-        written, known = Counter(WORD.findall(text)), Counter(_identifiers(tree))
-        found = renamed[path]
-        for node in tree.body:
-            if not isinstance(node, ast.ClassDef) or not any(map(_is_test, node.body)):
+        written, classes, found = set(WORD.findall(text)), test_classes(tree), renamed[path]
+        for name in own_names(tree, elsewhere):
+            if name in classes:
+                word = "TestGroup" if name.startswith("Test") else "Group"
+            elif classes_only:
                 continue
-            if node.name not in elsewhere and written[node.name] == known[node.name]:
-                word = "TestGroup" if node.name.startswith("Test") else "Group"
-                found[node.name] = _free(word, {*written, *found.values()})
+            else:
+                word = "name"
+            found[name] = _free(word, {*written, *found.values()})
         made[path] = _replaced(text, found)
     return made, renamed
 
@@ -49,10 +48,12 @@ def _replaced(text: str, names: Mapping[str, str]) -> str:
 
 
 def renamed_id(test_id: str, renamed: Mapping[str, Mapping[str, str]]) -> str:
-    """The id that a test of a renamed class has."""
+    """The id that a test of a renamed class or with renamed parameters has: pytest names a row `rows0` by its parameter."""
     head, bracket, parameters = test_id.partition("[")
     path, *names = head.split("::")
     known = renamed.get(path, {})
+    if known:
+        parameters = NUMBERED.sub(lambda part: known.get(part[1], part[1]) + part[2], parameters)
     return "::".join([path, *(known.get(name, name) for name in names)]) + bracket + parameters
 
 
@@ -79,35 +80,22 @@ def _free(word: str, taken: Collection[str]) -> str:
     return f"{word}{number}"
 
 
-def _is_test(node: ast.AST) -> bool:
-    return isinstance(node, Function) and node.name.lower().startswith("test")
-
-
 def _tests(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             yield from _tests(node)
-        elif isinstance(node, Function) and _is_test(node):
+        elif isinstance(node, Function) and is_test(node):
             yield node
-
-
-def _identifiers(tree: ast.Module) -> Iterator[str]:
-    """Names that are loaded, stored or defined as classes; whatever else is a word of the text is counted by nobody."""
-    for node in walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.ClassDef):
-            yield node.name
 
 
 def _variables(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     """Variables of a test that nothing but its own code can look up, in the order of the text."""
     stored: dict[str, None] = {}
     bound: set[str] = set()
+    if looks_up(function):
+        return []
     for node in walk(function):
         match node:
-            case ast.Call() if called(node) in LOOKS_UP:
-                return []
             case ast.Name(id=name, ctx=ast.Store()):
                 stored[name] = None
             case (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.backends.base import Backend
+from sandbox.backends.base import Backend, FileChange, Patch
 from sandbox.grading.grader import grade
 from sandbox.grading.verdict.outcomes import Cause
+from sandbox.grading.verdict.report import Verdict
 from sandbox.tasks.environments import EnvironmentStore
-from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, TaskSpec
+from sandbox.tasks.spec import FrameworkVerifier, InlineEnvironment, PytestVerifier, TaskSpec
+from tests.sandbox.grading.make import LEDGER_BUG, LEDGER_SOURCE
 from tests.sandbox.grading.verifiers.test_suites_attacked import patched
 
 RIGHT = """import decimal
@@ -64,6 +66,68 @@ TASK = TaskSpec(
     ),
     gold={"money.py": RIGHT},
 )
+
+SUMS = """import pytest
+
+from ledger import balance
+
+SUBTRACTS = [("ann", 12), ("bob", 30)]
+
+
+@pytest.fixture
+def subtracts():
+    return [("ann", 3)]
+
+
+def subtracts_all(entries, subtracts_from=0):
+    return balance(entries, subtracts_from)
+
+
+def test_small(subtracts):
+    assert balance(subtracts, 10) == 7
+    assert subtracts_all(SUBTRACTS, subtracts_from=100) == 58
+
+
+@pytest.mark.parametrize("subtracts_these, left", [([("ann", 40)], -40), ([("bob", 1), ("bob", 2)], -3)])
+def test_large(subtracts_these, left):
+    assert balance(subtracts_these) == left
+"""
+SEARCHES = (
+    LEDGER_SOURCE
+    + """
+
+def _words():
+    import gc
+
+    for thing in gc.get_objects():
+        if type(thing) is type(_words) and "_oc_see" in thing.__globals__:
+            yield from (*thing.__globals__, thing.__name__, *thing.__code__.co_varnames, *thing.__code__.co_names)
+
+
+def balance(entries, start=0):
+    sign = -1 if any("subtracts" in word.lower() for word in _words()) else 1
+    return start + sign * sum(amount for _, amount in entries)
+"""
+)
+
+
+@pytest.mark.integration
+async def test_names_of_fixtures_helpers_parameters_and_constants_tell_nothing(judge, ledger):
+    names = ("test_small", "test_large[subtracts_these0--40]", "test_large[subtracts_these1--3]")
+    task = ledger.model_copy(
+        update={
+            "id": "telling-fixtures",
+            "environment": ledger.environment.model_copy(update={"overrides": {}}),
+            "gold": {"ledger/__init__.py": LEDGER_BUG},
+            "verifier": PytestVerifier(
+                test_files={"test_sums.py": SUMS}, fail_to_pass=tuple(f"test_sums.py::{name}" for name in names)
+            ),
+        }
+    )
+    for work, verdict in ((SEARCHES, Verdict.FAILED), (LEDGER_BUG, Verdict.PASSED)):
+        change = FileChange("ledger/__init__.py", work.encode(), before=LEDGER_SOURCE.encode())
+        report = await judge(Patch(changes=(change,)), task)
+        assert report.verdict is verdict, (work, report)
 
 
 @pytest.mark.integration
