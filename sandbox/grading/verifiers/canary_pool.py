@@ -20,7 +20,7 @@ from sandbox.grading.observations.plan import Plan
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import SuiteVerifier
 
-FORMAT = 9
+FORMAT = 10
 """Changed whenever a pool made before could not be used any more."""
 MAX_FUNCTIONS = 12
 PLACES = 3

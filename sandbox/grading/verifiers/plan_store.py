@@ -17,7 +17,7 @@ from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.files import replace_file
 from sandbox.tasks.spec import BuiltEnvironment, SuiteVerifier, TaskSpec
 
-FORMAT = 3
+FORMAT = 4
 """Changed whenever tests are observed in another way."""
 
 
