@@ -117,7 +117,7 @@ def _files(
             continue
         source = text.encode()
         blocks = blocks_of(language, source)
-        new_path = _file_name(path, NEUTRAL_WORDS, taken, draw) if renaming.files else path
+        new_path = _file_name(path, taken, files.values(), draw) if renaming.files else path
         taken.add(new_path)
         known[path] = _File(path, new_path, source, blocks, given=given.setdefault(language.where(path), set()))
     for file in known.values():
@@ -125,16 +125,19 @@ def _files(
     return known
 
 
-def _file_name(path: str, words: Sequence[str], taken: Collection[str], draw: random.Random) -> str:
+def _file_name(path: str, taken: Collection[str], texts: Collection[str], draw: random.Random) -> str:
+    """A new path, with a stem that no other path and no text contains: a module of that name may be loaded from beside it.
+
+    It has several words, as files of the checkout that are not among the hidden ones are unlikely to have.
+    """
     pure = PurePosixPath(path)
     match = FILE_NAME.fullmatch(pure.name)
     if match is None:
         return path
     while True:
-        stem = "_".join(draw.choice(words) for _ in range(draw.randint(1, 2)))
-        name = str(pure.with_name(f"{match['head']}{stem}{match['tail']}"))
-        if name not in taken:
-            return name
+        stem = "_".join(draw.choice(NEUTRAL_WORDS) for _ in range(draw.randint(2, 3)))
+        if not any(stem in other for other in (*taken, *texts)):
+            return str(pure.with_name(f"{match['head']}{stem}{match['tail']}"))
 
 
 def _name_anew(language: Language, known: Mapping[str, _File], places: Collection[Place], draw: random.Random) -> None:

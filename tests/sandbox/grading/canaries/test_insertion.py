@@ -8,6 +8,7 @@ import random
 import statistics
 import textwrap
 from collections import Counter
+from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import example, given, settings
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 
 from sandbox.grading.canaries.base import SiblingTest
 from sandbox.grading.canaries.insertion import Renaming, blocks_by_name, insert_canaries
+from sandbox.grading.canaries.literals import NEUTRAL_WORDS
 from sandbox.grading.canaries.python import PythonTests
+from sandbox.grading.canaries.rust import RustTests
 from sandbox.grading.verifiers.canary_pool import CanaryPool, candidate_siblings
 from sandbox.grading.verifiers.suite import draw_siblings
 from sandbox.tasks.spec import PytestVerifier
@@ -66,6 +69,18 @@ def test_draws_differ_in_every_respect():
         real = one.ids[FAILING[0]].rsplit("::")[-1]
         places.add(names.index(real))
     assert len(places) > 1, "the real test is not always the first of its cluster"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_new_file_takes_the_place_of_a_module_that_the_tests_load(seed):
+    """`tests/common.rs` beside `tests/common/mod.rs` does not compile, and the module need not be one of the hidden files."""
+    loaded = "".join(f"mod {word};\n" for word in NEUTRAL_WORDS[::2])
+    files = {"tests/greet.rs": f"{loaded}\n#[test]\nfn ann() {{\n    assert_eq!(1, 1);\n}}\n"}
+    files |= {f"tests/{word}/mod.rs": "" for word in NEUTRAL_WORDS[1::2]}
+    ids = ["tests/greet.rs::ann"]
+    found = insert_canaries(RustTests(), files, ids, [], renaming=FULL, draw=random.Random(seed))
+    (path,) = found.files.keys() - files.keys()
+    assert PurePosixPath(path).stem not in NEUTRAL_WORDS
 
 
 def test_without_disguise_ids_and_names_stay():
