@@ -11,6 +11,7 @@ from sandbox.packages.build import build_archive
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import BuiltEnvironment, PytestVerifier, TaskSpec
 from tests.redteam.base import Pair, TaskName
+from tests.redteam.half_right import half_right
 from tests.sandbox.grading import backoff, compiled, greetings, prices, readers
 from tests.sandbox.grading.audit.sessions.repository import TASK
 from tests.sandbox.grading.javascript_attacks import ATTACKS
@@ -28,13 +29,14 @@ def assert_balance(entries, expected, start=0):
     found = balance(entries, start)
     if found != expected:
         raise AssertionError(f"{found} is not {expected}")
+    return True
 '''
 THROUGH_CHECKS = """from ledger import balance
 from ledger.checks import assert_balance
 
 
 def test_balance():
-    assert_balance([("ann", 12), ("bob", 30), ("ann", 5)], 47)
+    assert assert_balance([("ann", 12), ("bob", 30), ("ann", 5)], 47) is True
 
 
 def test_balance_from_a_start():
@@ -57,7 +59,7 @@ HASTY = TASK.model_copy(
     update={"id": "inventory-hasty", "verifier": TASK.verifier.model_copy(update={"timeout_seconds": 1.0})}
 )
 """For exploits that use up the time."""
-COMPILED: dict[TaskName, tuple[str, TaskSpec]] = {
+_compiled: dict[TaskName, tuple[str, TaskSpec]] = {
     "greet-go": ("go", greetings.GO), "greet-rust": ("cargo", greetings.RUST),
     "greet-go-helped": ("go", compiled.GO_HELPED), "greet-go-golden": ("go", compiled.GO_GOLDEN),
     "greet-go-counted": ("go", greetings.GO_COUNTED), "greet-rust-counted": ("cargo", greetings.RUST_COUNTED),
@@ -66,22 +68,21 @@ COMPILED: dict[TaskName, tuple[str, TaskSpec]] = {
     "greet-go-kept": ("go", readers.GO_KEPT), "greet-rust-kept": ("cargo", readers.RUST_KEPT),
     "greet-rust-helped": ("cargo", compiled.RUST_HELPED), "greet-rust-golden": ("cargo", compiled.RUST_GOLDEN),
 }  # fmt: skip
+COMPILED = {name: (program, half_right(task)) for name, (program, task) in _compiled.items()}
 """Those whose toolchain the sandboxes of this machine may lack, with the program that they need."""
-LEARNED: dict[TaskName, TaskSpec] = {
-    "golden-js": ATTACKS["golden"].task, "constant-js": ATTACKS["constant"].task, "table-js": ATTACKS["table"].task,
-    "set-up-js": ATTACKS["set-up"].task, "hook-js": ATTACKS["hook"].task, "helper-js": ATTACKS["helper"].task,
-    "helper-file-js": ATTACKS["helper-file"].task, "helper-on-disk-js": ATTACKS["helper-on-disk"].task,
-    "truth-js": ATTACKS["truth"].task,
-}  # fmt: skip
-PLAIN: dict[TaskName, TaskSpec] = {
+_plain: dict[TaskName, TaskSpec] = {
     "inventory": TASK,
     "hasty": HASTY,
     "prices": prices.TASK,
     "greet-python": greetings.PYTHON_COUNTED,
     "greet-python-helper": readers.IN_HELPER_TASK,
     "kept-js": readers.JS_KEPT,
-    **LEARNED,
-}
+    "golden-js": ATTACKS["golden"].task, "constant-js": ATTACKS["constant"].task, "table-js": ATTACKS["table"].task,
+    "set-up-js": ATTACKS["set-up"].task, "hook-js": ATTACKS["hook"].task, "helper-js": ATTACKS["helper"].task,
+    "helper-file-js": ATTACKS["helper-file"].task, "helper-on-disk-js": ATTACKS["helper-on-disk"].task,
+    "truth-js": ATTACKS["truth"].task,
+}  # fmt: skip
+PLAIN = {name: half_right(task) for name, task in _plain.items()}
 """Those that need no environment to be built."""
 
 
@@ -108,7 +109,7 @@ async def build(backend: Backend, environments: EnvironmentStore) -> dict[TaskNa
             ledger, "ledger-truths", TRUTHS, ("Truths::test_balance", "Truths::test_from_a_start")
         ),
         "sums-js": NODE,
-        "greet-js": greetings.JS,
+        "greet-js": half_right(greetings.JS),
         **{name: task for name, (program, task) in COMPILED.items() if in_sandbox(program)},
         **PLAIN,
     }

@@ -155,8 +155,7 @@ def _run_claimed(group: Group, held: leases.Held) -> str:
     disk.require_space()
     plan = make_plan(group)
     _check_plays(group, plan)
-    if group.task_version.proof is None:
-        _prove_task(group, plan, held)
+    _require_proof(group, plan, held)
     if plan.deployment is not None:
         ensure_deployment(plan.deployment)
     began = timezone.now()
@@ -349,6 +348,20 @@ async def _run_group(
     )
 
 
+def _require_proof(group: Group, plan: Plan, held: leases.Held) -> None:
+    """Raises GroupEnded for a task whose controls failed: another group of it may have found that since this one was
+    dispatched. Releases are frozen, so their evaluations play what was published."""
+    version = group.task_version
+    if version.proof is None:
+        _prove_task(group, plan, held)
+    elif not version.proof and group.run is not None:
+        raise _rejected((version.controls or {}).get("reason", ""))
+
+
+def _rejected(reason: str) -> GroupEnded:
+    return GroupEnded(Cause.TASK_INVALID, f"the task fails validation and was rejected: {reason}")
+
+
 def _prove_task(group: Group, plan: Plan, held: leases.Held) -> None:
     """Run the controls of a bundle that has none of the present grading. Raises GroupEnded if they fail."""
     from sandbox.grading.controls import run_controls
@@ -362,7 +375,7 @@ def _prove_task(group: Group, plan: Plan, held: leases.Held) -> None:
         version=group.task_version, controls=controls.model_dump(mode="json"), ok=controls.ok
     )
     if not controls.ok:
-        raise GroupEnded(Cause.TASK_INVALID, f"the task fails validation and was rejected: {controls.reason}")
+        raise _rejected(controls.reason)
 
 
 def _wait(work: Coroutine[Any, Any, T], *, group: Group, held: leases.Held, seconds: float) -> T:
