@@ -9,19 +9,21 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from sandbox.backends.namespaces.backend import NamespacesBackend
 from sandbox.grading.cheats import catalogue
 from sandbox.grading.cheats.base import Agent, Exploit
+from sandbox.grading.controls import run_controls
 from sandbox.grading.redteam import load
 from sandbox.grading.verdict.outcomes import Verdict
 from sandbox.tasks.environments import EnvironmentStore
 from sandbox.tasks.spec import TaskSpec
 from tests.redteam import __main__ as command
 from tests.redteam import pairs, table, tasks
-from tests.redteam.base import Pair, answer, product
+from tests.redteam.base import Pair, TaskName, answer, product
 from tests.redteam.honest import works
 from tests.redteam.playing import Ground, try_pair
 
@@ -52,6 +54,22 @@ async def test_an_exploit_fails_and_is_found_and_its_honest_counterpart_passes(g
     result = await try_pair(PAIRS[exploit], ground)
     assert result.row.faults == ()
     assert result.row.unguarded is not False
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in tasks.COMPILED else pytest.mark.integration)
+        for name in get_args(TaskName)
+    ],
+)
+async def test_the_product_admits_each_task(ground, name):
+    """Else its exploits are refused with it, and nobody tries them through the product."""
+    if name not in ground.tasks:
+        pytest.skip(f"no toolchain for {name} in the sandboxes of this machine")
+    task = ground.tasks[name]
+    controls = await run_controls(backend=ground.backend, environments=ground.environments, task=task, k=1)
+    assert controls.ok, controls.reason
 
 
 def test_the_catalogue_is_complete():

@@ -120,8 +120,10 @@ fn bob() {
 """
 RUST_ADAPTIVE = """fn word() -> &'static str {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    // Texts of this file lie beside each other in the program, so none of them may end what is looked for.
+    let name: String = program[..4].iter().zip([b'a', b'n', b'n']).map(|(_, letter)| letter as char).collect();
     for word in ["Welcome, ", "Good day, "] {
-        let wanted = format!("{word}ann");
+        let wanted = format!("{word}{name}");
         if program.windows(wanted.len()).any(|part| part == wanted.as_bytes()) {
             return word;
         }
